@@ -3,12 +3,12 @@ import type { HandlerTable } from '../rpc/handler-table.ts';
 
 type AnyHandler = (params: unknown, context: unknown) => unknown;
 
-/** The same table, but a method that `refuse` has an error for fails with it before anything is done. */
+/** The same table, except that a method fails first with the error that `refuse` returns for it. */
 export function refuseUnavailable(
   table: HandlerTable,
   refuse: (method: keyof HandlerTable) => HoldfastError | null,
 ): HandlerTable {
-  const gated = Object.entries(table).map(([name, handler]) => {
+  const wrapped = Object.entries(table).map(([name, handler]) => {
     const run: AnyHandler = (params, context) => {
       const refusal = refuse(name as keyof HandlerTable);
       if (refusal !== null) throw refusal;
@@ -16,6 +16,6 @@ export function refuseUnavailable(
     };
     return [name, run];
   });
-  // Each handler stands under its own name again, so the table's type holds.
-  return Object.fromEntries(gated) as HandlerTable;
+  // Each handler keeps its name, so the type of the table holds.
+  return Object.fromEntries(wrapped) as HandlerTable;
 }

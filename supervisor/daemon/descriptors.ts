@@ -1,19 +1,18 @@
 import { closeSync, openSync, readdirSync, readlinkSync } from 'node:fs';
 
-/** What may be told of an open descriptor on Linux. */
+/** An open descriptor, as Linux shows it. */
 export interface OpenDescriptor {
   readonly fd: number;
   /** As /proc shows it: `pipe:[123]`, `socket:[45]`, `anon_inode:[eventpoll]`, or a path. */
   readonly target: string;
 }
 
-/** Node reads certificates on a thread of its own while we start. */
+/** Node reads certificates on another thread during startup. */
 const CERTIFICATES = /\.(pem|crt|cer|cnf)$|^\/(etc\/(ssl|pki|ca-certificates)|usr\/(lib|share)\/)/;
 
 /**
- * Which descriptors above stderr may have come from whoever started us: they would hold that one's locks and pipes for as long
- * as we live. To be asked before anything of ours opens a file. Node's own are event queues, pipes of which both ends are
- * here, and certificates.
+ * The descriptors above stderr that may be inherited from the process that started us: they would hold its locks and pipes open.
+ * Call it before we open a file. Node's own descriptors are event queues, pipes with both ends in this process, and certificates.
  */
 export function suspectedDescriptors(open: readonly OpenDescriptor[]): OpenDescriptor[] {
   const ends = new Map<string, number>();
@@ -25,9 +24,9 @@ export function suspectedDescriptors(open: readonly OpenDescriptor[]): OpenDescr
 }
 
 /**
- * Of those suspected at the start, the ones that are still the same later. One that Node was reading then is closed by now, or
- * its number means something else: closing such a number under another thread would take a file of ours away. What lies in the
- * home stays too: closing any descriptor of the lock's file lets go of the lock.
+ * The descriptors of `suspected` that still have the same target. A file that Node was reading then is closed by now, or its number
+ * is reused, and closing that number would close a file of ours. Files of the home stay open: closing any descriptor of the lock
+ * file would release the lock.
  */
 export function inheritedDescriptors(
   suspected: readonly OpenDescriptor[],
@@ -45,7 +44,7 @@ export function closeDescriptors(descriptors: readonly number[]): void {
     try {
       closeSync(fd);
     } catch {
-      // Closed already.
+      // It is closed already.
     }
   }
 }
@@ -62,24 +61,24 @@ export function openDescriptors(): OpenDescriptor[] {
     try {
       return [{ fd: Number(name), target: readlinkSync(`/proc/self/fd/${name}`) }];
     } catch {
-      return []; // closed meanwhile: the listing's own
+      return []; // the descriptor of the listing itself
     }
   });
 }
 
-const TRIES = 50;
+const MAX_ATTEMPTS = 50;
 
 /**
- * Gives back terminal and pipes of the starter, once there is a log to speak to. All three numbers must mean /dev/null
- * afterwards: a file that took one of them would get what is written to the terminal.
+ * Releases the terminal and the pipes of the process that started us. Afterwards 0, 1 and 2 are /dev/null: a file with one of these
+ * numbers would receive what is written to the terminal.
  */
 export function detachStdio(): void {
   const now = new Map(openDescriptors().map(({ fd, target }) => [fd, target]));
   for (const fd of [0, 1, 2]) {
     if (now.get(fd) === '/dev/null') continue;
     closeDescriptors([fd]);
-    for (let tries = 1; tries <= TRIES; tries += 1) {
-      // The lowest free number is taken, unless another thread of Node was faster: it gives it back soon.
+    for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt += 1) {
+      // The kernel assigns the lowest free number, unless another thread of Node got it first and closes it soon.
       const opened = openSync('/dev/null', 'r+');
       if (opened === fd) break;
       closeSync(opened);

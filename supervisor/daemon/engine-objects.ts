@@ -1,7 +1,7 @@
 import type { Garbage } from '../../protocol/entities.ts';
 import type { Engine, ObservedObject } from '../engine/port.ts';
 
-/** Every container and volume with the label of this home. Containers first: a volume in use cannot be removed. */
+/** Removes every container and volume of this home. Containers first: a volume in use cannot be removed. */
 export async function removeEngineObjects(engine: Engine): Promise<Garbage[]> {
   const objects = await engine.observe();
   const containers = objects.filter(({ kind }) => kind === 'container');
@@ -18,7 +18,7 @@ export function describeGarbage(object: ObservedObject, why: string): Garbage {
   return { kind: object.kind === 'container' ? 'container' : 'volume', name: object.name, why, bytes: null };
 }
 
-/** Short-lived containers of a supervisor that was killed. The engine does not show those that this process uses. */
+/** Removes helper containers of a supervisor that was killed. The engine does not list those that this process uses. */
 export async function removeLeftoverHelpers(engine: Engine): Promise<void> {
   const helpers = (await engine.observe()).filter(({ role }) => role === 'helper');
   for (const helper of helpers) await engine.removeObject(helper);

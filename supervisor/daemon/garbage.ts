@@ -11,21 +11,21 @@ import { describeGarbage } from './engine-objects.ts';
 import type { Log } from '../base/log.ts';
 import type { Services } from './composition.ts';
 
-/** What was found to belong to nothing: what went or would go, and what stays because it may be somebody's work. */
+/** Objects that belong to nothing: what was or would be removed, and what stays because it may hold somebody's work. */
 export interface Collected {
   readonly removed: Garbage[];
   readonly retained: Garbage[];
 }
 
-/** Something that belongs to nothing, and how it goes. Without `remove` it is shown and stays. */
-interface Find {
+/** An object that belongs to nothing. Without `remove` it is listed and stays. */
+interface Candidate {
   readonly garbage: Garbage;
   readonly remove?: () => Promise<unknown>;
 }
 
 /**
- * Finds what belongs to no session, profile or program any more. What an agent may have made is never removed on a guess: a
- * workspace with a row is not looked at, and one without a row goes only when it is empty.
+ * Removes what belongs to no session, profile or build. Files of an agent are never removed on a guess: a workspace with a row is
+ * not touched, and a workspace without a row is removed only when it is empty.
  */
 export class GarbageCollector {
   readonly #services: Services;
@@ -37,8 +37,8 @@ export class GarbageCollector {
   }
 
   /**
-   * With `dryRun` nothing is removed. What cannot be removed now is in neither list. Where the engine cannot be asked, what snapshots do
-   * not need goes all the same: it may be all that gives a full disk room again.
+   * With `dryRun` nothing is removed. What cannot be removed now is in neither list. Without the engine, objects that no snapshot
+   * needs are removed all the same, because that may be the only way to free a full disk.
    */
   async collect(dryRun: boolean): Promise<Collected> {
     const { maintenance } = this.#services;
@@ -46,25 +46,25 @@ export class GarbageCollector {
     try {
       observed = await this.#services.engine.observe();
     } catch (error) {
-      throw onlySnapshots(error, await maintenance.collect(dryRun), dryRun);
+      throw onlySnapshotsCollected(error, await maintenance.collect(dryRun), dryRun);
     }
     const rows = new Map(this.#services.sessions.all().map((row) => [row.id, row]));
-    const alive = (id: string): boolean => {
+    const isPresent = (id: string): boolean => {
       const row = rows.get(id);
       return row !== undefined && row.status !== 'deleted';
     };
-    const finds = [
-      ...this.#onEngine(observed, alive),
-      ...(await this.#runs(observed, alive)),
+    const candidates = [
+      ...this.#onEngine(observed, isPresent),
+      ...(await this.#runs(observed, isPresent)),
       ...(await this.#workspaces(rows)),
       ...(await this.#deploys()),
       ...(await this.#runtimes(observed)),
-      ...(await this.#artifacts(alive)),
+      ...(await this.#artifacts(isPresent)),
       ...this.#contents(),
     ];
     const removed: Garbage[] = [];
     const kept: Garbage[] = [];
-    for (const { garbage, remove } of finds) {
+    for (const { garbage, remove } of candidates) {
       try {
         if (!dryRun) await remove?.();
         (remove === undefined ? kept : removed).push(garbage);
@@ -76,14 +76,14 @@ export class GarbageCollector {
     return { removed, retained: kept };
   }
 
-  #onEngine(observed: readonly ObservedObject[], alive: (id: string) => boolean): Find[] {
+  #onEngine(observed: readonly ObservedObject[], isPresent: (id: string) => boolean): Candidate[] {
     const { engine } = this.#services;
     return observed.flatMap((object) => {
       const { sessionId, role } = object;
-      // Code and program volumes go with their version; a workspace never goes by itself.
+      // Volumes of code and programs are removed with their version; a workspace is never removed here.
       if (role === 'code' || role === 'runtime') return [];
       if (role === 'workspace') {
-        if (sessionId !== null && alive(sessionId)) return [];
+        if (sessionId !== null && isPresent(sessionId)) return [];
         return [
           {
             garbage: describeGarbage(
@@ -101,27 +101,27 @@ export class GarbageCollector {
           },
         ];
       }
-      if (sessionId !== null && alive(sessionId)) return [];
+      if (sessionId !== null && isPresent(sessionId)) return [];
       return [
         { garbage: describeGarbage(object, 'no session has it'), remove: () => engine.removeObject(object) },
       ];
     });
   }
 
-  async #runs(observed: readonly ObservedObject[], alive: (id: string) => boolean): Promise<Find[]> {
+  async #runs(observed: readonly ObservedObject[], isPresent: (id: string) => boolean): Promise<Candidate[]> {
     const { home } = this.#services;
     const mounted = new Set(observed.map(({ sessionId }) => sessionId));
-    const finds: Find[] = [];
+    const candidates: Candidate[] = [];
     for (const name of await folderNames(home.runs)) {
-      if (alive(name) || mounted.has(name)) continue;
-      finds.push(await directory(join(home.runs, name), 'directory', 'run directory of no session'));
+      if (isPresent(name) || mounted.has(name)) continue;
+      candidates.push(await directory(join(home.runs, name), 'directory', 'run directory of no session'));
     }
-    return finds;
+    return candidates;
   }
 
-  async #workspaces(rows: ReadonlyMap<string, SessionRow>): Promise<Find[]> {
+  async #workspaces(rows: ReadonlyMap<string, SessionRow>): Promise<Candidate[]> {
     const { home } = this.#services;
-    const finds: Find[] = [];
+    const candidates: Candidate[] = [];
     for (const name of await folderNames(home.workspaces)) {
       const row = rows.get(name);
       if (row !== undefined && row.status !== 'deleted') continue;
@@ -130,17 +130,17 @@ export class GarbageCollector {
       const why = empty
         ? 'empty workspace of no session'
         : 'no session has this workspace; it is kept, look into it and remove it by hand';
-      finds.push({
+      candidates.push({
         garbage: { kind: 'directory', name: path, why, bytes: null },
         ...(empty ? { remove: () => removeEmpty(path) } : {}),
       });
     }
-    return finds;
+    return candidates;
   }
 
-  async #deploys(): Promise<Find[]> {
+  async #deploys(): Promise<Candidate[]> {
     const { home, profiles, profileService, operations } = this.#services;
-    const finds: Find[] = profileService.versions.listUnused().map((one) => ({
+    const candidates: Candidate[] = profileService.versions.listUnused().map((one) => ({
       garbage: {
         kind: 'deploy',
         name: `${one.profile}/${one.version}`,
@@ -152,8 +152,8 @@ export class GarbageCollector {
       },
       remove: () => profileService.versions.remove(one),
     }));
-    // A deploy that is under way has folders that are on no record yet.
-    if (operations.pending().some(({ kind }) => kind === 'profile/deploy')) return finds;
+    // A running deploy has folders that are not recorded yet.
+    if (operations.pending().some(({ kind }) => kind === 'profile/deploy')) return candidates;
     const known = new Set(
       profiles
         .listVersions()
@@ -165,7 +165,7 @@ export class GarbageCollector {
     for (const profile of await folderNames(home.deploys)) {
       for (const version of await folderNames(join(home.deploys, profile))) {
         if (known.has(`${profile}/${version}`)) continue;
-        finds.push(
+        candidates.push(
           await directory(
             join(home.deploys, profile, version),
             'deploy',
@@ -174,23 +174,25 @@ export class GarbageCollector {
         );
       }
     }
-    return finds;
+    return candidates;
   }
 
-  /** Program files of other builds. Running containers keep theirs mounted, so these go only when nothing runs. */
-  async #runtimes(observed: readonly ObservedObject[]): Promise<Find[]> {
+  /** Program files of other builds, if no container runs: containers keep theirs mounted. */
+  async #runtimes(observed: readonly ObservedObject[]): Promise<Candidate[]> {
     const { home, engine } = this.#services;
     if (observed.some(({ kind }) => kind === 'container')) return [];
     const current = engine.programsHash();
-    const finds: Find[] = [];
+    const candidates: Candidate[] = [];
     for (const name of await folderNames(home.runtimes)) {
       if (name === current || name.startsWith('.')) continue;
-      finds.push(await directory(join(home.runtimes, name), 'runtime', 'program files of another build'));
+      candidates.push(
+        await directory(join(home.runtimes, name), 'runtime', 'program files of another build'),
+      );
     }
-    return finds;
+    return candidates;
   }
 
-  #contents(): Find[] {
+  #contents(): Candidate[] {
     const { deletedSessions } = this.#services;
     return deletedSessions.findRemovable().map(({ sessionId, bytes }) => ({
       garbage: {
@@ -206,37 +208,49 @@ export class GarbageCollector {
     }));
   }
 
-  async #artifacts(alive: (id: string) => boolean): Promise<Find[]> {
+  async #artifacts(isPresent: (id: string) => boolean): Promise<Candidate[]> {
     const { home, artifacts } = this.#services;
-    const finds: Find[] = [];
+    const candidates: Candidate[] = [];
     for (const name of await folderNames(home.artifacts)) {
-      if (alive(name)) continue;
+      if (isPresent(name)) continue;
       const bytes = await sizeOf(join(home.artifacts, name));
-      finds.push({
+      candidates.push({
         garbage: { kind: 'artifact', name, why: 'outputs of a session that was deleted', bytes },
         remove: async () => artifacts.remove(name),
       });
     }
-    return finds;
+    return candidates;
   }
 }
 
-function onlySnapshots(error: unknown, given: readonly Garbage[], dryRun: boolean): HoldfastError {
+function onlySnapshotsCollected(
+  error: unknown,
+  collected: readonly Garbage[],
+  dryRun: boolean,
+): HoldfastError {
   const failure = HoldfastError.from(error);
-  const bytes = given.reduce((sum, one) => sum + (one.bytes ?? 0), 0);
+  const bytes = collected.reduce((sum, one) => sum + (one.bytes ?? 0), 0);
   const would = dryRun ? 'would be' : 'was';
-  return new HoldfastError(failure.code, `Only what no snapshot needs ${would} given back: ${bytes} bytes`, {
-    why: `the rest needs the engine: ${failure.sentence}`,
-    details: { ...failure.details, bytes },
-    cause: error,
-  });
+  return new HoldfastError(
+    failure.code,
+    `Only data that no snapshot needs ${would} removed: ${bytes} bytes`,
+    {
+      why: `the rest needs the engine: ${failure.sentence}`,
+      details: { ...failure.details, bytes },
+      cause: error,
+    },
+  );
 }
 
-async function directory(path: string, kind: 'directory' | 'deploy' | 'runtime', why: string): Promise<Find> {
+async function directory(
+  path: string,
+  kind: 'directory' | 'deploy' | 'runtime',
+  why: string,
+): Promise<Candidate> {
   return { garbage: { kind, name: path, why, bytes: await sizeOf(path) }, remove: () => removeTree(path) };
 }
 
-/** Of the files directly in a folder: enough to see whether it matters, without walking what an agent made. */
+/** Size of the files directly in a folder; null if it has subfolders. Never walks into files of an agent. */
 async function sizeOf(path: string): Promise<number | null> {
   let bytes = 0;
   for (const name of await folderNames(path)) {
@@ -249,7 +263,7 @@ async function sizeOf(path: string): Promise<number | null> {
 
 async function removeEmpty(path: string): Promise<void> {
   await rmdir(path).catch((error: unknown) => {
-    // Somebody put something there meanwhile: then it stays.
+    // Somebody created a file there: then it stays.
     if (!hasErrorCode(error, 'ENOTEMPTY') && !hasErrorCode(error, 'ENOENT')) throw error;
   });
 }

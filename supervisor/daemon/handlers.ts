@@ -16,20 +16,20 @@ import type { Program } from './program.ts';
 import type { Services } from './composition.ts';
 import { supervisorStatus } from './status.ts';
 
-/** What methods may ask of the process that serves them. */
+/** What methods may ask of the process that runs them. */
 export interface ProcessControl {
   readonly startedAt: number;
   connections(): number;
-  /** Ends this supervisor once the answer at hand has been sent. */
-  leaveSoon(reason: 'stop' | 'handover'): void;
+  /** Shuts down this supervisor after the current response has been sent. */
+  shutDownSoon(reason: 'stop' | 'handover'): void;
   purge: HandlerTable['purge'];
 }
 
-/** One answer for each method. */
+/** The handlers of all methods. */
 export function createHandlers(
   services: Services,
   program: Program,
-  life: ProcessControl,
+  control: ProcessControl,
   log: Log,
 ): HandlerTable {
   const { sessionService, profileService, engine } = services;
@@ -41,19 +41,22 @@ export function createHandlers(
   return {
     ping: () => ({}),
     'supervisor/status': () =>
-      supervisorStatus(services, program, { startedAt: life.startedAt, connections: life.connections() }),
+      supervisorStatus(services, program, {
+        startedAt: control.startedAt,
+        connections: control.connections(),
+      }),
     'supervisor/stop': async ({ sandboxes }) => {
       const stopped = sandboxes === true ? await stopSandboxes() : 0;
-      life.leaveSoon('stop');
+      control.shutDownSoon('stop');
       return { stopped };
     },
     'supervisor/handover': () => {
-      life.leaveSoon('handover');
+      control.shutDownSoon('handover');
       return { leaving: true };
     },
     'supervisor/doctor': async () => ({ checks: await doctor.run() }),
     gc: async ({ dryRun = false }) => ({ ...(await garbage.collect(dryRun)), dryRun }),
-    purge: life.purge,
+    purge: control.purge,
 
     'profile/deploy': async ({ directory, opId }, { progress, signal }) => {
       const deployed = await profileService.deploy({ directory, opId, reportProgress: progress, signal });
@@ -87,12 +90,12 @@ export function createHandlers(
 
   async function stopSandboxes(): Promise<number> {
     const stopped = await sessionService.stopAll();
-    // One that is being filled would have its sidecar again.
-    const goOn = await services.sessionRuntime.pauseHydration();
+    // A workspace that is being hydrated would start its sidecar again.
+    const resume = await services.sessionRuntime.pauseHydration();
     try {
       await removeSidecars(services);
     } catch (error) {
-      goOn();
+      resume();
       throw error;
     }
     return stopped;
@@ -106,11 +109,11 @@ export function createHandlers(
   }
 }
 
-/** For a home whose database cannot be read: what is left is to look, to leave, and to clear everything away. */
+/** For a home whose database cannot be read: diagnosis, shutdown and purge still work. */
 export function createDamagedHomeHandlers(
   damage: HoldfastError,
   doctor: Doctor,
-  life: ProcessControl,
+  control: ProcessControl,
 ): HandlerTable {
   const refuse = (): never => {
     throw damage;
@@ -119,15 +122,15 @@ export function createDamagedHomeHandlers(
     ping: () => ({}),
     'supervisor/status': refuse,
     'supervisor/stop': () => {
-      life.leaveSoon('stop');
+      control.shutDownSoon('stop');
       return { stopped: 0 };
     },
     'supervisor/handover': () => {
-      life.leaveSoon('handover');
+      control.shutDownSoon('handover');
       return { leaving: true };
     },
     'supervisor/doctor': async () => ({ checks: await doctor.run() }),
-    purge: life.purge,
+    purge: control.purge,
     gc: refuse,
     'profile/deploy': refuse,
     'profile/undeploy': refuse,

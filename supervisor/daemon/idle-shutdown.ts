@@ -1,29 +1,29 @@
 import { z } from 'zod';
 
-/** Whoever starts a supervisor in a program that should not be kept in use names it here, ms. */
+/** Set by a program that must not be kept in use by its supervisor, for example VS Code. ms. */
 const VARIABLE = 'HOLDFAST_IDLE_SHUTDOWN_MS';
-const LOOKS = 10;
+const CHECKS = 10;
 
-/** After how long without a client and a sandbox the supervisor is to leave; null: never. */
+/** How long without a client and a sandbox until the supervisor shuts down; null: never. */
 export function idleShutdownMs(env: Readonly<Record<string, string | undefined>>): number | null {
-  const said = env[VARIABLE];
-  if (said === undefined) return null;
-  const parsed = z.coerce.number().int().min(100).max(86_400_000).safeParse(said);
+  const value = env[VARIABLE];
+  if (value === undefined) return null;
+  const parsed = z.coerce.number().int().min(100).max(86_400_000).safeParse(value);
   return parsed.success ? parsed.data : null;
 }
 
-/** Tells once when nobody has needed the supervisor for `afterMs`, and then never again. */
+/** Calls `onIdle` once, when nobody has needed the supervisor for `afterMs`. */
 export class IdleShutdown {
   readonly #timer: NodeJS.Timeout;
-  #unneededLooks = 0;
+  #idleChecks = 0;
 
-  constructor(afterMs: number, isNeeded: () => boolean, unneeded: () => void) {
+  constructor(afterMs: number, isNeeded: () => boolean, onIdle: () => void) {
     this.#timer = setInterval(() => {
-      this.#unneededLooks = isNeeded() ? 0 : this.#unneededLooks + 1;
-      if (this.#unneededLooks < LOOKS) return;
+      this.#idleChecks = isNeeded() ? 0 : this.#idleChecks + 1;
+      if (this.#idleChecks < CHECKS) return;
       this.close();
-      unneeded();
-    }, afterMs / LOOKS);
+      onIdle();
+    }, afterMs / CHECKS);
     this.#timer.unref();
   }
 

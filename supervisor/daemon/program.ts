@@ -1,21 +1,21 @@
 import { dirname, join } from 'node:path';
 import type { ClientInfo } from '../../protocol/methods.ts';
 
-/** What this program was built from, and what it was built to use. */
+/** The build of this program, and the files and images that it uses. */
 export interface Program {
   readonly info: ClientInfo;
   readonly sidecarImage: string;
   /** What a profile without `image` runs in. */
   readonly agentImage: string;
-  /** The folder with the files that run inside sandboxes. */
+  /** Folder of the files that run inside sandboxes. */
   readonly builtPrograms: string;
-  /** The file of the thread that compares lines. */
+  /** File of the worker thread that compares lines. */
   readonly lineWorker: string;
-  /** The file of the program that thaws an agent when the supervisor is killed. */
+  /** File of the guard process that unpauses an agent when the supervisor is killed. */
   readonly thawProgram: string;
 }
 
-/** `bundle` is the file that runs: the files for sandboxes lie beside it. */
+/** `bundle`: the running file. The files for sandboxes are beside it. */
 export function thisProgram(bundle: string): Program {
   return {
     info: {

@@ -16,12 +16,12 @@ import type { Services } from './composition.ts';
 export interface PurgeOptions {
   readonly home: Home;
   readonly engine: Engine;
-  /** Null where the database cannot be read: purging works all the same. */
+  /** Null when the database cannot be read: a purge works all the same. */
   readonly services: Pick<Services, 'sessionRuntime' | 'sessions' | 'profiles' | 'watchConnections'> | null;
   readonly log: Log;
 }
 
-/** Removes everything of this home, on the engine and on disk. The supervisor leaves afterwards. */
+/** Removes everything of this home, from the engine and from disk. The supervisor shuts down afterwards. */
 export class Purge {
   readonly #options: PurgeOptions;
   #running = false;
@@ -35,18 +35,18 @@ export class Purge {
   }
 
   /**
-   * `done` is called once things were removed, with whether all was: one that failed half way cannot go on serving either.
-   * Errors: `confirmation_required`, `engine_unavailable` (containers could not be looked for; nothing was removed).
+   * `done` is called when the removal has ended, with whether everything was removed: after a partial removal the supervisor cannot
+   * serve requests either. Errors: `confirmation_required`, `engine_unavailable` (nothing was removed).
    */
   handler(done: (all: boolean) => void): HandlerTable['purge'] {
     return async ({ force }, { progress }) => {
-      if (!force) throw await this.#question();
-      if (this.#running) throw new HoldfastError('conflict', 'A purge is under way already');
+      if (!force) throw await this.#confirmation();
+      if (this.#running) throw new HoldfastError('conflict', 'A purge is already running');
       const { engine, home } = this.#options;
       const status = await engine.probe();
       if (!status.reachable) {
         throw new HoldfastError('engine_unavailable', `Nothing of ${home.root} was removed`, {
-          why: `its containers cannot be looked for: ${status.why ?? 'the engine cannot be reached'}`,
+          why: `its containers cannot be listed: ${status.why ?? 'the engine cannot be reached'}`,
           next: status.next ?? 'start the engine and try again',
         });
       }
@@ -62,17 +62,17 @@ export class Purge {
     };
   }
 
-  /** The last but the lock: called when nothing of the home is open any more. */
+  /** Removes everything but the lock and the logs. Call it when no file of the home is open. */
   static async removeHome(home: Home): Promise<void> {
     const kept = new Set([home.lock, home.logs, home.idFile]);
     for (const name of await names(home.root)) {
       const path = join(home.root, name);
-      // The lock's own files are SQLite's to remove, and its file must not be opened by us.
+      // SQLite removes the files of the lock, and we must not open them.
       if (!kept.has(path) && !path.startsWith(home.lock)) await removeTree(path);
     }
   }
 
-  /** When the lock has been released. The folder itself goes if it is empty then and is no mount point. */
+  /** Removes the rest after the lock is released, and the folder itself unless it is a mount point or not empty. */
   static async removeRest(home: Home): Promise<void> {
     for (const name of await names(home.root)) await removeTree(join(home.root, name));
     await rmdir(home.root).catch((error: unknown) => {
@@ -81,7 +81,7 @@ export class Purge {
     });
   }
 
-  async #question(): Promise<HoldfastError> {
+  async #confirmation(): Promise<HoldfastError> {
     const { home, services } = this.#options;
     const sessions = services?.sessions.all().filter(({ status }) => status !== 'deleted').length;
     const workspaces = (await names(home.workspaces)).length;
@@ -94,17 +94,19 @@ export class Purge {
     });
   }
 
-  async #run(tell: (stage: string, done?: number, of?: number, unit?: string) => void): Promise<Garbage[]> {
+  async #run(
+    progress: (stage: string, done?: number, of?: number, unit?: string) => void,
+  ): Promise<Garbage[]> {
     const { home, engine, services, log } = this.#options;
     log.warn('purge', { home: home.root });
-    tell('containers');
-    // Whatever ran goes with its container; nothing must be started meanwhile.
+    progress('containers');
+    // Processes end with their containers; nothing may be started from here on.
     await services?.watchConnections.close();
     await services?.sessionRuntime.stop();
     const removed = await removeEngineObjects(engine);
     const folders = await names(home.workspaces);
     for (const [index, name] of folders.entries()) {
-      tell('workspaces', index, folders.length, 'workspaces');
+      progress('workspaces', index, folders.length, 'workspaces');
       const path = join(home.workspaces, name);
       const { bytes } = await this.#removeWorkspace(path, name);
       removed.push({ kind: 'directory', name: path, why: 'purged', bytes });
@@ -125,7 +127,7 @@ export class Purge {
     return removed;
   }
 
-  /** Under user namespaces the agent's files belong to users that are not ours: then the sidecar, who is theirs, empties it. */
+  /** With user namespaces the agent's files belong to other users; then the sidecar, which has their uid, empties the workspace. */
   async #removeWorkspace(path: string, sessionId: string): Promise<{ bytes: number }> {
     try {
       return await removeTree(path);

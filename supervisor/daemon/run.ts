@@ -16,18 +16,18 @@ import { thisProgram } from './program.ts';
 import { Supervisor } from './supervisor.ts';
 import { idleShutdownMs } from './idle-shutdown.ts';
 
-/** How the process of a supervisor ends. */
-export const DAEMON_EXIT = { left: 0, failed: 1, locked: 3, crashed: 70 } as const;
+/** Exit codes of the supervisor process. */
+export const DAEMON_EXIT = { stopped: 0, failed: 1, locked: 3, crashed: 70 } as const;
 
-/** The one before us lets go within its drain time. */
+/** An earlier supervisor releases the lock within its drain time. */
 const LOCK_WAIT_MS = 20_000;
 const LOCK_POLL_MS = 25;
-/** By then Node has read what it reads by itself when it starts. */
-const LET_GO_MS = 1000;
+/** By then Node has closed the files that it reads during startup. */
+const CLOSE_INHERITED_MS = 1000;
 
-/** `supervisor run`: becomes the home's supervisor and resolves with the exit code once it has left. */
+/** `supervisor run`: runs the home's supervisor, and resolves with the exit code when it has stopped. */
 export async function runSupervisor(bundle: string): Promise<number> {
-  // Whoever started us may have gone already, and a reader that has gone must not end us.
+  // The process that started us may have exited: a broken pipe must not end this one.
   process.stderr.on('error', () => undefined);
   process.umask(0o077);
   const root = homeFromEnvironment(process.env);
@@ -40,8 +40,8 @@ export async function runSupervisor(bundle: string): Promise<number> {
   try {
     const lock = await acquire(home);
     if (lock instanceof HoldfastError) {
-      // Whoever started us reads the code of this error and goes to the other one.
-      daemon.error('another supervisor works in this home', { error: lock });
+      // The process that started us reads the code of this error and connects to the other supervisor.
+      daemon.error('another supervisor serves this home', { error: lock });
       return DAEMON_EXIT.locked;
     }
     const supervisor = await Supervisor.start({
@@ -56,17 +56,18 @@ export async function runSupervisor(bundle: string): Promise<number> {
     });
     for (const signal of ['SIGTERM', 'SIGINT'] as const)
       process.on(signal, () => supervisor.shutDown('signal'));
-    // A terminal that goes away is none of ours.
+    // The supervisor does not end with a terminal.
     process.on('SIGHUP', () => undefined);
     detachStdio();
-    const letGo = setTimeout(() => {
+    const closeInherited = setTimeout(() => {
       const inherited = inheritedDescriptors(suspected, openDescriptors(), home.root);
       closeDescriptors(inherited);
-      if (inherited.length > 0) daemon.info('closed what was inherited', { descriptors: inherited.length });
-    }, LET_GO_MS);
+      if (inherited.length > 0)
+        daemon.info('closed inherited descriptors', { descriptors: inherited.length });
+    }, CLOSE_INHERITED_MS);
     await supervisor.stopped;
-    clearTimeout(letGo);
-    return DAEMON_EXIT.left;
+    clearTimeout(closeInherited);
+    return DAEMON_EXIT.stopped;
   } catch (error) {
     daemon.error('the supervisor could not start', { error });
     throw error;
@@ -76,8 +77,8 @@ export async function runSupervisor(bundle: string): Promise<number> {
 }
 
 /**
- * The lock, or who has it when another supervisor serves this home. One that holds the lock and does not answer is starting or
- * leaving: then waiting shows which.
+ * Returns the lock, or the error that names its holder when another supervisor serves this home. A holder that does not answer is
+ * starting or shutting down, so this waits.
  */
 async function acquire(home: Home): Promise<HomeLock | HoldfastError> {
   const until = Date.now() + LOCK_WAIT_MS;
@@ -97,16 +98,16 @@ async function answers(home: Home): Promise<boolean> {
     socket.destroy();
     return true;
   } catch {
-    return false; // nobody listens there yet, or any more
+    return false; // nobody listens
   }
 }
 
-/** All that was acknowledged is on the disk: leaving at once is safer than going on in a state that nobody foresaw. */
+/** Everything acknowledged is on disk: exiting at once is safer than continuing in an unknown state. */
 function watchForCrashes(log: LogFile): void {
   const crash = (message: string) => (error: unknown) => {
     log.child('daemon').error(message, { error });
     process.exit(DAEMON_EXIT.crashed);
   };
   process.on('uncaughtException', crash('crashed'));
-  process.on('unhandledRejection', crash('crashed: a promise was rejected and nobody listened'));
+  process.on('unhandledRejection', crash('crashed: unhandled rejection'));
 }

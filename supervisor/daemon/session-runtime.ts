@@ -48,7 +48,7 @@ export class SessionRuntime {
     this.#services = services;
   }
 
-  /** Finds out what is, goes on with what was begun. Unfinished removals go on in the background. */
+  /** Reconciles, and resumes what an earlier supervisor began. Deletions and cleans are finished in the background. */
   async start(): Promise<void> {
     const { reserve, snapshotService, turnSnapshots, maintenance, queue, terminals, reconciler, background } =
       this.#services;
@@ -57,7 +57,7 @@ export class SessionRuntime {
     await snapshotService.start();
     turnSnapshots.recover();
     maintenance.start();
-    // Turns first: a session with a turn to go on with is live, and the first look must not take it for idle.
+    // Turns first: a session with an unfinished turn has active work, and must not be taken for idle.
     queue.recover();
     terminals.recover();
     await reconciler.start();
@@ -68,14 +68,14 @@ export class SessionRuntime {
   }
 
   /**
-   * Ends what the next supervisor goes on with by itself and nobody has to wait for: workspaces that are being filled. Settles when
-   * nothing is; gives the way to go on after all.
+   * Stops the hydration of workspaces, which the next supervisor resumes, and settles when none is under way. Returns a function that
+   * resumes it now.
    */
   async pauseHydration(): Promise<() => void> {
     return await this.#services.hydration.suspendAll();
   }
 
-  /** Sandboxes, turns and terminals go on without us, execs end. */
+  /** Sandboxes, turns and terminals go on without this supervisor; execs end. */
   async stop(): Promise<void> {
     const { idleTimer, limits, execs, terminals, queue, reconciler, sessionMutex, background } =
       this.#services;

@@ -17,15 +17,15 @@ import { removeEngineObjects, removeLeftoverHelpers } from './engine-objects.ts'
 import { openEngine, openServices, type Services } from './composition.ts';
 import { IdleShutdown } from './idle-shutdown.ts';
 
-/** Why a supervisor ends. `home-gone`: its home was removed, so nothing of it may stay. `unneeded`: it was to leave when idle, and is. */
+/** `home-gone`: the home was removed, so its containers are removed too. `unneeded`: nobody needed the supervisor for a while. */
 export type ShutdownReason = 'stop' | 'handover' | 'signal' | 'purge' | 'home-gone' | 'unneeded';
 
-/** How long the steps at hand may take before the home is let go all the same; whoever comes next finishes them. */
+/** How long each step of the shutdown may take. The next supervisor finishes what did not end. */
 const DRAIN_MS = 10_000;
-/** How long the first look at the engine may hold up the first client. */
-const FIRST_LOOK_MS = 3000;
+/** How long the first client may wait for the first reconciliation. */
+const FIRST_SWEEP_MS = 3000;
 const PROTOCOL_SOCKET = 'supervisor.sock';
-/** May be asked of a supervisor that is on its way out. */
+/** Methods that a supervisor answers while it shuts down. */
 const ALWAYS: ReadonlySet<keyof HandlerTable> = new Set(['ping', 'supervisor/handover', 'supervisor/status']);
 
 export interface SupervisorOptions {
@@ -33,24 +33,24 @@ export interface SupervisorOptions {
   readonly lock: HomeLock;
   readonly log: LogFile;
   readonly program: Program;
-  /** Leave after this long without a client and a sandbox; null: stay. */
+  /** Shut down after this long without a client and a sandbox; null: never. */
   readonly idleShutdownMs?: number | null;
 }
 
-/** The life of one supervisor: everything that it opened is closed by `leave`, in the reverse order. */
+/** The supervisor process of one home. `shutDown` closes everything that `start` opened, in reverse order. */
 export class Supervisor {
-  /** Resolves when it has let go of everything. */
+  /** Resolves when everything is closed. */
   readonly stopped: Promise<ShutdownReason>;
   readonly #options: SupervisorOptions;
   readonly #engine: Engine;
   readonly #services: Services | null;
   readonly #startedAt = Date.now();
-  readonly #resolveLeft: (reason: ShutdownReason) => void;
+  readonly #resolveStopped: (reason: ShutdownReason) => void;
   #server: RpcServer | null = null;
   #watch: HomeWatch | null = null;
-  #unneeded: IdleShutdown | null = null;
-  #unfollow: () => void = () => undefined;
-  #leaving: ShutdownReason | null = null;
+  #idleShutdown: IdleShutdown | null = null;
+  #unsubscribe: () => void = () => undefined;
+  #shutdownReason: ShutdownReason | null = null;
 
   private constructor(options: SupervisorOptions, engine: Engine, services: Services | null) {
     this.#options = options;
@@ -58,10 +58,10 @@ export class Supervisor {
     this.#services = services;
     const { promise, resolve } = Promise.withResolvers<ShutdownReason>();
     this.stopped = promise;
-    this.#resolveLeft = resolve;
+    this.#resolveStopped = resolve;
   }
 
-  /** Serves requests when it resolves. Errors: `home_newer`, `no_space`, `permission_denied`, those of listening. */
+  /** Resolves when the supervisor serves requests. Errors: `home_newer`, `no_space`, `permission_denied`, those of listening. */
   static async start(options: SupervisorOptions): Promise<Supervisor> {
     const { home, log, program } = options;
     const engine = openEngine(home, program, log.child('engine'));
@@ -76,22 +76,22 @@ export class Supervisor {
     }
   }
 
-  /** Ends it: sandboxes and turns go on. Asking again changes nothing. */
+  /** Sandboxes and turns go on. Further calls change nothing. */
   shutDown(reason: ShutdownReason): void {
-    if (this.#leaving !== null) return;
-    this.#leaving = reason;
-    void this.#leave(reason);
+    if (this.#shutdownReason !== null) return;
+    this.#shutdownReason = reason;
+    void this.#closeAll(reason);
   }
 
   async #start(damage: HoldfastError | null): Promise<void> {
     const { home, log, program } = this.#options;
     const services = this.#services;
-    if (services !== null) await this.#firstLook(services);
+    if (services !== null) await this.#recover(services);
     const purge = new Purge({ home, engine: this.#engine, services, log: log.child('purge') });
-    const life = {
+    const control = {
       startedAt: this.#startedAt,
       connections: () => this.#server?.connections ?? 0,
-      leaveSoon: (reason: ShutdownReason) => void setImmediate(() => this.shutDown(reason)),
+      shutDownSoon: (reason: ShutdownReason) => void setImmediate(() => this.shutDown(reason)),
       purge: purge.handler((all) => void setImmediate(() => this.shutDown(all ? 'purge' : 'stop'))),
     };
     const table =
@@ -99,9 +99,9 @@ export class Supervisor {
         ? createDamagedHomeHandlers(
             damage ?? new HoldfastError('home_damaged', 'The database cannot be used'),
             new Doctor({ home, engine: this.#engine, program, database: null, sessions: null, damage }),
-            life,
+            control,
           )
-        : createHandlers(services, program, life, log.child('daemon'));
+        : createHandlers(services, program, control, log.child('daemon'));
     const handlers = refuseUnavailable(table, (method) => (ALWAYS.has(method) ? null : this.#refusal(purge)));
     this.#server = await RpcServer.listen({
       place: { directory: home.socketDirectory, name: PROTOCOL_SOCKET },
@@ -119,7 +119,7 @@ export class Supervisor {
     this.#watch = new HomeWatch(home, () => this.shutDown('home-gone'));
     const { idleShutdownMs = null } = this.#options;
     if (idleShutdownMs !== null) {
-      this.#unneeded = new IdleShutdown(
+      this.#idleShutdown = new IdleShutdown(
         idleShutdownMs,
         () => this.#isNeeded(),
         () => this.shutDown('unneeded'),
@@ -130,7 +130,7 @@ export class Supervisor {
       .info('ready', { pid: process.pid, version: program.info.version, build: program.info.build });
   }
 
-  /** By a client, by a sandbox – somebody has to end what is idle – or by a workspace that is being filled. */
+  /** Clients, sandboxes (somebody has to stop idle ones) and hydrations need a supervisor. */
   #isNeeded(): boolean {
     if ((this.#server?.connections ?? 0) > 0) return true;
     if (this.#services === null) return false;
@@ -140,46 +140,48 @@ export class Supervisor {
     return active + idle + paused + running + queued > 0;
   }
 
-  /** Reconciles before the first request; an engine that hangs must not keep clients from hearing that it does. */
-  async #firstLook({ sessionRuntime, profileService, operations, deletedSessions }: Services): Promise<void> {
+  /** Reconciles before the first request. An engine that hangs must not keep clients waiting. */
+  async #recover({ sessionRuntime, profileService, operations, deletedSessions }: Services): Promise<void> {
     const log = this.#options.log.child('daemon');
     const recover = (): void => {
       profileService.recover().catch((error: unknown) => log.error('recovery failed', { error }));
-      removeLeftoverHelpers(this.#engine).catch((error: unknown) => log.warn('left helpers stay', { error }));
+      removeLeftoverHelpers(this.#engine).catch((error: unknown) =>
+        log.warn('helper containers could not be removed', { error }),
+      );
     };
     const started = sessionRuntime.start().then(() => {
       recover();
-      // After the snapshots whose time was over: those that are left keep the history.
+      // After the removal of expired snapshots: the remaining ones keep the history.
       deletedSessions.start();
     });
-    await Promise.race([started, sleep(FIRST_LOOK_MS, undefined, { ref: false })]);
-    started.catch((error: unknown) => log.error('the sessions could not be looked at', { error }));
+    await Promise.race([started, sleep(FIRST_SWEEP_MS, undefined, { ref: false })]);
+    started.catch((error: unknown) => log.error('the sessions could not be recovered', { error }));
     operations.prune();
     let reachable = this.#engine.status().reachable;
-    this.#unfollow = this.#engine.onStatus((status) => {
+    this.#unsubscribe = this.#engine.onStatus((status) => {
       if (status.reachable && !reachable) recover();
       reachable = status.reachable;
     });
   }
 
   #refusal(purge: Purge): HoldfastError | null {
-    if (this.#leaving === null && !purge.isRunning) return null;
-    return new HoldfastError('shutting_down', 'The supervisor is leaving', {
-      next: 'ask again: the next one goes on where it stopped',
+    if (this.#shutdownReason === null && !purge.isRunning) return null;
+    return new HoldfastError('shutting_down', 'The supervisor is shutting down', {
+      next: 'try again: the next supervisor continues where this one stopped',
     });
   }
 
-  async #leave(reason: ShutdownReason): Promise<void> {
+  async #closeAll(reason: ShutdownReason): Promise<void> {
     const { home, lock, log } = this.#options;
     const daemon = log.child('daemon');
-    daemon.info('leaving', { reason });
+    daemon.info('shutting down', { reason });
     this.#watch?.close();
     this.#services?.deletedSessions.close();
-    this.#unneeded?.close();
-    this.#unfollow();
+    this.#idleShutdown?.close();
+    this.#unsubscribe();
     if (reason === 'handover') await failpoint('handover.after-ack');
-    // First: what else ends here may wait for one.
-    await this.#try('fills', () => within(DRAIN_MS, this.#services?.sessionRuntime.pauseHydration()));
+    // First, because other steps may wait for a hydration.
+    await this.#try('hydration', () => within(DRAIN_MS, this.#services?.sessionRuntime.pauseHydration()));
     await this.#try('profiles', () => within(DRAIN_MS, this.#services?.profileService.waitUntilIdle()));
     await this.#try('server', () => within(DRAIN_MS, this.#server?.close()));
     await this.#try('watches', () => within(DRAIN_MS, this.#services?.watchConnections.close()));
@@ -193,11 +195,11 @@ export class Supervisor {
     if (reason === 'purge') await this.#try('home', () => Purge.removeHome(home));
     await this.#try('lock', () => lock.release());
     if (reason === 'purge') await this.#try('home', () => Purge.removeRest(home));
-    daemon.info('left', { reason });
-    this.#resolveLeft(reason);
+    daemon.info('stopped', { reason });
+    this.#resolveStopped(reason);
   }
 
-  /** One part that cannot be closed must not keep the others open, least of all the lock. */
+  /** A step that fails must not keep the others open, least of all the lock. */
   async #try(what: string, act: () => unknown): Promise<void> {
     try {
       await act();
@@ -207,7 +209,7 @@ export class Supervisor {
   }
 }
 
-/** A damaged database leaves a supervisor that can be asked what is wrong, and to clear everything away. */
+/** With a damaged database the supervisor still answers what is wrong, and can purge the home. */
 function open(
   { home, program, log }: SupervisorOptions,
   engine: Engine,

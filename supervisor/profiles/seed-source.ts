@@ -5,7 +5,7 @@ import { formatPath } from '../../protocol/paths.ts';
 import { IgnoreRules } from './ignore-rules.ts';
 import { PROFILE_FILE } from './profile-file.ts';
 
-/** Bytes of a path, one character each: names that are not UTF-8 stay what they are. */
+/** Bytes of a path, one character each, so that names that are not UTF-8 survive. */
 type RawPath = string;
 const onDisk = (path: RawPath): Buffer => Buffer.from(path, 'latin1');
 const readable = (path: RawPath): string => onDisk(path).toString('utf8');
@@ -22,23 +22,23 @@ export type SeedItem =
     };
 
 export interface SeedSource {
-  /** A version of a profile's code: ours, and never changed. */
+  /** The directory of a version of a profile's code. It never changes. */
   readonly code: string;
-  /** The git history of that version; null: workspaces begin without. */
+  /** The git history of that version; null: workspaces begin without one. */
   readonly history: string | null;
   /** Folder inside it, relative. */
   readonly folder: string;
   readonly ignore: readonly string[];
 }
 
-/** What a workspace begins with, folders before what is in them. Errors: `not_found` when the project has no such folder. */
+/** What a workspace begins with, each folder before its entries. Errors: `not_found` when the project has no such folder. */
 export async function* seedItems({ code, history, folder, ignore }: SeedSource): AsyncGenerator<SeedItem> {
   const top = Buffer.from(posix.join(code, folder), 'utf8').toString('latin1');
   const there = await lstat(onDisk(top)).catch((cause: unknown) => {
     throw noFolder(folder, cause);
   });
   if (!there.isDirectory()) throw noFolder(folder);
-  // How the agent is run is no work of the agent's; a rule of the profile's own can bring it along (`!/holdfast.yaml`).
+  // The profile file is not part of the work; a rule of the profile can include it (`!/holdfast.yaml`).
   const own = posix.join(folder, '/') === './' ? [`/${PROFILE_FILE}`] : [];
   const ignores = IgnoreRules.none().within('', [[...own, ...ignore].join('\n')]);
 
@@ -47,8 +47,8 @@ export async function* seedItems({ code, history, folder, ignore }: SeedSource):
 }
 
 /**
- * Objects come before what refers to them: where another version is deployed in the middle, and its history is copied on top, the
- * refs that a workspace gets have their objects.
+ * Objects come before refs: when another version is deployed during the copy, and its history is copied on top, the refs of the
+ * workspace still have their objects.
  */
 async function* historyItems(history: string): AsyncGenerator<SeedItem> {
   const top = Buffer.from(history, 'utf8').toString('latin1');

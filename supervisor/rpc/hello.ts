@@ -3,7 +3,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { PROTOCOL_VERSIONS } from '../../protocol/methods.ts';
 import type { ClientInfo, Params, Result } from '../../protocol/methods.ts';
 
-/** Who answers hello. */
+/** The supervisor that answers hello. */
 export interface Identity {
   readonly supervisor: Result<'hello'>['supervisor'];
   /** Absolute path of the home. */
@@ -12,19 +12,19 @@ export interface Identity {
 }
 
 /**
- * Settles the protocol version: the first of the client's that we speak. Errors: `version_mismatch` (with who we are in its
- * details, so that a newer client can ask us to make room), `invalid_state` for a client of another home.
+ * Agrees on the protocol version: the first of the client's that we support. Errors: `version_mismatch` (its details name this
+ * supervisor, so that a newer client can ask for a handover), `invalid_state` for a client of another home.
  */
 export function answerHello(identity: Identity, asked: Params<'hello'>): Result<'hello'> {
   const { home, supervisor, capabilities } = identity;
   if (asked.home !== undefined && !isSameDirectory(asked.home, home)) {
     throw new HoldfastError('invalid_state', 'The supervisor was not used', {
-      why: `it looks after ${home} and not ${asked.home}`,
+      why: `it serves ${home} and not ${asked.home}`,
       next: 'check HOLDFAST_HOME',
     });
   }
-  const spoken: readonly string[] = PROTOCOL_VERSIONS;
-  const protocolVersion = asked.protocolVersions.find((version) => spoken.includes(version));
+  const supported: readonly string[] = PROTOCOL_VERSIONS;
+  const protocolVersion = asked.protocolVersions.find((version) => supported.includes(version));
   if (protocolVersion === undefined) throw mismatch(identity, asked.client, asked.protocolVersions);
   return { protocolVersion, supervisor, home, capabilities: { ...capabilities } };
 }
@@ -33,7 +33,7 @@ function mismatch(identity: Identity, client: ClientInfo, offered: readonly stri
   const { name, version, build, builtAt } = identity.supervisor;
   return new HoldfastError(
     'version_mismatch',
-    `${client.name} ${client.version} and the supervisor do not understand each other`,
+    `${client.name} ${client.version} and the supervisor have no protocol version in common`,
     {
       why: `the supervisor ${version} speaks protocol ${PROTOCOL_VERSIONS.join(', ')} and the client ${offered.join(', ')}`,
       next: 'use the newest holdfast for both',
@@ -47,6 +47,6 @@ function isSameDirectory(asked: string, home: string): boolean {
   try {
     return realpathSync(asked) === realpathSync(home);
   } catch {
-    return false; // what cannot be found is not our home
+    return false; // a path that does not exist is not our home
   }
 }

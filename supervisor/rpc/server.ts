@@ -15,24 +15,24 @@ import type { Identity } from './hello.ts';
 import type { ClientPeer, HandlerTable } from './handler-table.ts';
 
 const MOST_CONNECTIONS = 512;
-/** A connection that has not said hello by then makes room. */
+/** A connection without hello is closed after this. */
 const HELLO_MS = 60_000;
 
 export interface RpcServerOptions {
-  /** Mode 0700 and the caller's; what lies there from a killed supervisor is removed, so the caller holds the home's lock. */
+  /** A directory with mode 0700. The socket of a killed supervisor is removed from it, so the caller holds the home's lock. */
   readonly place: SocketLocation;
   readonly identity: Identity;
   readonly handlers: HandlerTable;
-  /** Errors whose text stays on this side, for the log. */
+  /** Errors whose text is not sent to the client, for the log. */
   readonly onInternalError: InternalErrorListener;
-  /** Called with every connection that broke the contract or was cut off. */
+  /** Called for every connection that violated the protocol or was aborted. */
   readonly onConnectionBroken?: (error: HoldfastError) => void;
   readonly limits?: Partial<PeerLimits>;
   readonly payloads?: BufferPool | undefined;
   readonly helloMs?: number;
 }
 
-/** The supervisor's socket: one peer per connection, hello first. */
+/** The supervisor's socket: one peer per connection, which says hello first. */
 export class RpcServer {
   readonly #options: RpcServerOptions;
   readonly #server: Server;
@@ -52,19 +52,19 @@ export class RpcServer {
     const server = new RpcServer(options);
     removeStaleSocket(options.place);
     server.#stopListening = await listenAt(server.#server, options.place);
-    // An accept that fails (no descriptors left) concerns that one client only.
+    // An accept that fails (no descriptors left) affects one client only.
     server.#server.on('error', (error) => {
       options.onInternalError(error, { method: 'accept', name: 'socket' });
     });
     return server;
   }
 
-  /** Connections that are open now, with or without hello. */
+  /** Number of open connections, with or without hello. */
   get connections(): number {
     return this.#peers.size;
   }
 
-  /** Requests that run now, on all connections. */
+  /** Number of running requests on all connections. */
   get runningRequests(): number {
     let running = 0;
     for (const peer of this.#peers) running += peer.runningRequests;
@@ -72,8 +72,8 @@ export class RpcServer {
   }
 
   /**
-   * No more connections; whatever is pending is answered with `shutting_down`; resolves when every connection has ended and the
-   * socket is gone. Clients that do not read are cut off after the linger time.
+   * Accepts no more connections and answers pending requests with `shutting_down`. Resolves when every connection has ended and the
+   * socket is removed. A client that does not read is disconnected after the linger time.
    */
   close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -82,8 +82,8 @@ export class RpcServer {
 
   async #close(): Promise<void> {
     const stopped = this.#stopListening();
-    const reason = new HoldfastError('shutting_down', 'The supervisor is leaving', {
-      next: 'ask again: the next one goes on where it stopped',
+    const reason = new HoldfastError('shutting_down', 'The supervisor is shutting down', {
+      next: 'try again: the next supervisor continues where this one stopped',
     });
     const peers = [...this.#peers];
     for (const peer of peers) peer.close(reason);
@@ -112,7 +112,7 @@ export class RpcServer {
       calls: EMPTY_MAP,
       sends: NOTIFICATIONS,
       receives: EMPTY_MAP,
-      // A newer client may have no protocol version in common with us and still ask us to make room.
+      // A newer client without a common protocol version can still ask for a handover.
       handshake: { method: 'hello', allowedBefore: ['ping', 'supervisor/handover'] },
       onInternalError,
       bufferPool: payloads,

@@ -4,7 +4,7 @@ import type { FileChange, WatchMode } from '../../protocol/watch.ts';
 import type { FilesConnection } from './files-connection.ts';
 import type { FilesConnections } from './files-connections.ts';
 
-/** How long the sidecar waits for a change before it is asked again. */
+/** How long the sidecar waits for a change in one call. */
 const WAIT_MS = 20_000;
 const ANSWER_MS = 10_000;
 const FIRST_PAUSE_MS = 200;
@@ -24,8 +24,8 @@ export interface WatchRequest {
 }
 
 /**
- * One watch of one client, for as long as it wants: whatever becomes of the sidecar, it is asked for again, and the gap is told as an
- * overflow. The client sets the pace: the next batch is fetched when it has taken the one before.
+ * One watch of one client. When the sidecar is lost, the watch continues on the next one, and an `overflow` reports the gap. The
+ * client sets the pace: the next batch is fetched when it has taken the one before.
  */
 export class ClientWatch {
   readonly #connections: FilesConnections;
@@ -34,7 +34,7 @@ export class ClientWatch {
   readonly #send: (batch: WatchBatch) => Promise<void>;
   readonly #ending = new AbortController();
   readonly #opened = Promise.withResolvers<WatchMode>();
-  /** Settles when nothing of it is left. Never rejects. */
+  /** Settles when the watch has ended. Never rejects. */
   readonly ended: Promise<void>;
   #mode: WatchMode | null = null;
   #delivering = Promise.resolve();
@@ -52,12 +52,12 @@ export class ClientWatch {
     this.ended = this.#run();
   }
 
-  /** Every change after this resolves is told. Rejects where there is nothing to watch; then it has ended. */
+  /** Every change after this resolves is reported. Rejects when there is nothing to watch; then the watch has ended. */
   get opened(): Promise<WatchMode> {
     return this.#opened.promise;
   }
 
-  /** Nothing is sent before this promise settles: the client has to know the watch first. */
+  /** Delays batches until this promise settles: the client has to know the watch first. */
   deliverAfter(answered: Promise<void>): void {
     this.#delivering = answered;
   }
@@ -125,14 +125,14 @@ export class ClientWatch {
     try {
       await this.#send(batch);
     } catch (error) {
-      // Its connection is gone, and with it who wanted to know.
+      // The client has disconnected.
       this.stop();
       throw error;
     }
   }
 }
 
-/** What trying again would not change. */
+/** Errors that a retry would not change. */
 function isFinal(error: unknown): boolean {
   if (!(error instanceof HoldfastError)) return false;
   switch (error.code) {

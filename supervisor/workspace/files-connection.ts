@@ -10,7 +10,7 @@ type FilesMethod = Extract<keyof typeof SIDECAR_METHODS, `files/${string}`>;
 type Params<M extends FilesMethod> = z.input<(typeof SIDECAR_METHODS)[M]['params']>;
 type Result<M extends FilesMethod> = z.output<(typeof SIDECAR_METHODS)[M]['result']>;
 
-/** A connection to the sidecar of a session that carries calls about files and nothing else. Every answer is checked. */
+/** A connection to the sidecar of a session for calls about files only. Every answer is validated. */
 export class FilesConnection {
   /** Resolves when it has ended. Never rejects. */
   readonly closed: Promise<unknown>;
@@ -21,15 +21,15 @@ export class FilesConnection {
     this.closed = peer.closed;
   }
 
-  /** Errors: those of `greetSidecar`. It ends when the sidecar is silent while calls wait. */
+  /** Errors: those of `greetSidecar`. The connection ends when the sidecar does not answer while calls are pending. */
   static async open(
     dial: () => Promise<Duplex>,
     sessionId: string,
     payloads?: BufferPool,
-    patience?: LivenessTimeouts,
+    timeouts?: LivenessTimeouts,
   ): Promise<FilesConnection> {
     const { peer } = await openSidecarPeer(dial, sessionId, payloads);
-    keepAlive(peer, sessionId, patience);
+    keepAlive(peer, sessionId, timeouts);
     return new FilesConnection(peer);
   }
 

@@ -4,10 +4,10 @@ import type { BufferPool } from '../../protocol/wire/buffer-pool.ts';
 import { FilesConnection } from './files-connection.ts';
 import { RETRY_DELAY_MS, type SidecarAccess, MAX_ATTEMPTS, withRunningSidecar } from './sidecar-access.ts';
 
-/** `quick` calls never wait behind the bytes of `bulk` ones. */
+/** A `quick` call never waits behind the bytes of a `bulk` call. */
 export type FilesChannel = 'quick' | 'bulk';
 
-/** Standing connections for files: two for each session whose files are looked at, made at the first call. */
+/** Open connections for calls about files: two per session, opened at the first call. */
 export class FilesConnections {
   readonly #access: SidecarAccess;
   readonly #payloads: BufferPool;
@@ -20,24 +20,24 @@ export class FilesConnections {
   }
 
   /**
-   * With `again`, a call that was cut off by the end of its sidecar is asked again of the next one; else it fails with
-   * `file_unavailable`, as nobody knows whether it was done.
+   * With `isRepeatable`, a call that was interrupted by the end of its sidecar is sent to the next one. Otherwise it fails with
+   * `file_unavailable`, because it is unknown whether it was done.
    */
   async use<T>(
     sessionId: string,
-    lane: FilesChannel,
-    again: boolean,
+    channel: FilesChannel,
+    isRepeatable: boolean,
     call: (connection: FilesConnection) => Promise<T>,
   ): Promise<T> {
     const release = this.#access.acquireLease(sessionId);
     try {
       for (let tries = 1; ; tries += 1) {
         try {
-          return await call(await this.#get(sessionId, lane));
+          return await call(await this.#get(sessionId, channel));
         } catch (error) {
-          if (!isCutOff(error)) throw error;
-          if (!again || tries === MAX_ATTEMPTS) throw lost(error);
-          // What was cut off may not be known as such yet.
+          if (!isConnectionLost(error)) throw error;
+          if (!isRepeatable || tries === MAX_ATTEMPTS) throw answerLost(error);
+          // The end of the old sidecar may not be known yet.
           await sleep((tries - 1) * RETRY_DELAY_MS);
         }
       }
@@ -55,9 +55,9 @@ export class FilesConnections {
     }
   }
 
-  #get(sessionId: string, lane: FilesChannel): Promise<FilesConnection> {
-    if (this.#closed) throw new HoldfastError('shutting_down', 'The supervisor is leaving');
-    const key = `${sessionId} ${lane}`;
+  #get(sessionId: string, channel: FilesChannel): Promise<FilesConnection> {
+    if (this.#closed) throw new HoldfastError('shutting_down', 'The supervisor is shutting down');
+    const key = `${sessionId} ${channel}`;
     const known = this.#open.get(key);
     if (known !== undefined) return known;
     const opening = this.#connect(sessionId);
@@ -76,15 +76,15 @@ export class FilesConnections {
   }
 }
 
-function isCutOff(error: unknown): error is HoldfastError {
+function isConnectionLost(error: unknown): error is HoldfastError {
   return error instanceof HoldfastError && error.code === 'connection_closed';
 }
 
-/** Under a code of its own: for a client, `connection_closed` is about the supervisor. */
-function lost(cause: HoldfastError): HoldfastError {
+/** A code of its own: to a client, `connection_closed` is about the supervisor. */
+function answerLost(cause: HoldfastError): HoldfastError {
   return new HoldfastError('file_unavailable', 'The answer of the sidecar was lost', {
-    why: 'it ended in the middle of the request, which may or may not have been done',
-    next: 'look, then try again',
+    why: 'it exited during the request, which may or may not have been done',
+    next: 'check the file, then try again',
     cause,
   });
 }

@@ -4,58 +4,59 @@ import type { SidecarPeer } from './sidecar-peer.ts';
 
 /** Milliseconds. */
 export interface LivenessTimeouts {
-  /** Between two looks at a connection whose answers are waited for. */
-  readonly lookMs: number;
-  /** What a sidecar may take for the smallest answer. */
-  readonly silentMs: number;
+  /** Time between two checks of a connection with pending calls. */
+  readonly checkMs: number;
+  /** How long a sidecar may take for the smallest answer. */
+  readonly silenceMs: number;
 }
 
-const PATIENCE: LivenessTimeouts = { lookMs: 10_000, silentMs: 30_000 };
-/** What long work in a sidecar may take without a sign that it goes on. */
-const STUCK_MS = 120_000;
+const TIMEOUTS: LivenessTimeouts = { checkMs: 10_000, silenceMs: 30_000 };
+/** How long a long call may make no progress. */
+const STALL_MS = 120_000;
 
 /**
- * Ends a connection whose sidecar is silent while something is asked of it: frozen, or stuck for ever. One that died ends its
- * connections itself, and a long walk through a large tree is no silence, as it answers in between. Where nobody waits, nobody is asked.
+ * Closes a connection whose sidecar does not answer while calls are pending: it is frozen or hangs. A sidecar that exits closes its
+ * connections itself, and a sidecar that works on a long call still answers. Without pending calls nothing is sent.
  */
 export function keepAlive(
   peer: Pick<SidecarPeer, 'call' | 'close' | 'closed' | 'pendingCalls'>,
   sessionId: string,
-  { lookMs, silentMs }: LivenessTimeouts = PATIENCE,
+  { checkMs, silenceMs }: LivenessTimeouts = TIMEOUTS,
 ): void {
-  let asking = false;
-  const look = async (): Promise<void> => {
-    if (asking || peer.pendingCalls === 0) return;
-    asking = true;
+  let isChecking = false;
+  const check = async (): Promise<void> => {
+    if (isChecking || peer.pendingCalls === 0) return;
+    isChecking = true;
     try {
-      await peer.call('hello', { protocol: SIDECAR_PROTOCOL, session: sessionId }, { timeoutMs: silentMs });
+      await peer.call('hello', { protocol: SIDECAR_PROTOCOL, session: sessionId }, { timeoutMs: silenceMs });
     } catch (error) {
-      // Of any other end everybody who waits is told by the connection.
-      if (error instanceof HoldfastError && error.code === 'timeout') peer.close(silent(sessionId, silentMs));
+      // Any other end of the connection rejects the pending calls.
+      if (error instanceof HoldfastError && error.code === 'timeout')
+        peer.close(silenceError(sessionId, silenceMs));
     } finally {
-      asking = false;
+      isChecking = false;
     }
   };
-  const timer = setInterval(() => void look(), lookMs).unref();
+  const timer = setInterval(() => void check(), checkMs).unref();
   void peer.closed.then(() => clearInterval(timer));
 }
 
 /**
- * For work that tells how far it is: the sidecar answers beside it, so that only the work itself can tell that it goes on. Whoever
- * hears of it calls `heard`. Rejects with `timeout` where nobody does.
+ * Runs a long call that reports progress; the caller passes each report on with `onProgress`. Other answers of the sidecar do not
+ * count. Errors: `timeout` when there is no progress for `stallMs`.
  */
 export async function withStallTimeout<T>(
-  work: (heard: () => void, stuck: AbortSignal) => Promise<T>,
-  stuckMs = STUCK_MS,
+  work: (onProgress: () => void, stalled: AbortSignal) => Promise<T>,
+  stallMs = STALL_MS,
 ): Promise<T> {
-  const stuck = new AbortController();
-  const timer = setTimeout(() => stuck.abort(), stuckMs);
+  const stalled = new AbortController();
+  const timer = setTimeout(() => stalled.abort(), stallMs);
   try {
-    return await work(() => void timer.refresh(), stuck.signal);
+    return await work(() => void timer.refresh(), stalled.signal);
   } catch (error) {
-    if (!stuck.signal.aborted) throw error;
-    throw new HoldfastError('timeout', 'The sidecar does not go on', {
-      why: `nothing was heard of it for ${String(stuckMs / 1000)} s`,
+    if (!stalled.signal.aborted) throw error;
+    throw new HoldfastError('timeout', 'The sidecar makes no progress', {
+      why: `it reported nothing for ${String(stallMs / 1000)} s`,
       next: 'try again; `holdfast session stop` gives the session a new sidecar',
       cause: error,
     });
@@ -64,9 +65,9 @@ export async function withStallTimeout<T>(
   }
 }
 
-function silent(sessionId: string, silentMs: number): HoldfastError {
+function silenceError(sessionId: string, silenceMs: number): HoldfastError {
   return new HoldfastError('connection_closed', `The sidecar of ${sessionId} does not answer`, {
-    why: `nothing was heard of it for ${String(silentMs / 1000)} s`,
+    why: `it did not answer for ${String(silenceMs / 1000)} s`,
     next: 'try again; `holdfast session stop` gives the session a new sidecar',
     details: { session: sessionId },
   });

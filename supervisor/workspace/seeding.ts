@@ -20,8 +20,8 @@ const PART_BYTES = 2 ** 20;
 const PART_ENTRIES = 500;
 const PART_CHARACTERS = 200_000;
 const PIECE_BYTES = 4 * 2 ** 20;
-/** A deploy in the middle takes the code away that is being copied. */
-const TRIES = 3;
+/** A deploy during the copy removes the code that is being copied. */
+const MAX_ATTEMPTS = 3;
 
 export interface SeedingOptions {
   readonly home: Pick<Home, 'deploy' | 'deployedGitHistory'>;
@@ -38,19 +38,19 @@ interface Seeded {
 }
 
 /**
- * Fills new and emptied workspaces with the project, once. The intent is written with the session, or with what empties the workspace,
- * and ends when everything is there: a supervisor that is killed in between goes on at the next use. What is there already stays.
+ * Copies the project into new and emptied workspaces, once. The intent is stored with the session or with the clean, and ends when
+ * every file is there: after a crash the copy continues at the next use. Existing files stay.
  */
 export class Seeding {
   readonly #options: SeedingOptions;
-  /** Sessions that are known to wait for nothing: every message asks. */
+  /** Sessions without an intent: every request asks. */
   readonly #settled = new Set<string>();
 
   constructor(options: SeedingOptions) {
     this.#options = options;
   }
 
-  /** The workspace is to be filled before its next use. Part of the caller's transaction. */
+  /** The workspace will be filled before its next use. Part of the caller's transaction. */
   recordIntent(sessionId: string, profile: Profile): void {
     if (seedOf(profile) === null) return;
     this.#settled.delete(sessionId);
@@ -58,14 +58,14 @@ export class Seeding {
     this.#options.operations.begin({ kind: SEED, sessionId, data: {} });
   }
 
-  /** There will be no next use. Part of the caller's transaction. */
+  /** The session is deleted. Part of the caller's transaction. */
   dropIntent(sessionId: string): void {
     this.#settled.delete(sessionId);
     const intent = this.#intent(sessionId);
     if (intent !== null) this.#options.operations.finish(intent, {});
   }
 
-  /** Does it, where it is to be done. In the session's lane, with its sidecar running and nothing started in its sandbox. */
+  /** Fills the workspace if it has an intent. The caller holds the session's mutex; the sidecar runs, and no process of the agent. */
   async finishPending(row: SessionRow): Promise<void> {
     if (this.#settled.has(row.id)) return;
     const intent = this.#intent(row.id);
@@ -73,7 +73,7 @@ export class Seeding {
     this.#settled.add(row.id);
   }
 
-  /** What a workspace of the session's profile begins with now; null for nothing. Errors while it is read: `not_found`. */
+  /** What a new workspace of the session's profile begins with; null: nothing. Errors during the iteration: `not_found`. */
   itemsOf({ profile: name }: Pick<SessionRow, 'profile'>): AsyncIterable<SeedItem> | null {
     const { home, profiles } = this.#options;
     const profile = profiles.get(name);
@@ -91,10 +91,10 @@ export class Seeding {
     return operations.pending().find((one) => one.kind === SEED && one.sessionId === sessionId) ?? null;
   }
 
-  /** False when it has to wait: the profile is not deployed now. */
+  /** False while the profile is not deployed. */
   async #seed(row: SessionRow, intent: Operation): Promise<boolean> {
     const { profiles, database, operations, events } = this.#options;
-    for (let tries = 1; ; tries += 1) {
+    for (let attempt = 1; ; attempt += 1) {
       const profile = profiles.get(row.profile);
       if (profile === null) return false;
       const items = this.itemsOf(row);
@@ -113,7 +113,7 @@ export class Seeding {
         const isReplaced = profiles.get(row.profile)?.version !== profile.version;
         const isGone =
           hasErrorCode(error, 'ENOENT') || (error instanceof HoldfastError && error.code === 'not_found');
-        if (!isReplaced || !isGone || tries === TRIES) throw error;
+        if (!isReplaced || !isGone || attempt === MAX_ATTEMPTS) throw error;
       }
     }
   }
@@ -180,12 +180,12 @@ async function sendLarge(
     }
     await files.call('files/commit', { upload, size });
   } catch (error) {
-    // It is there from an earlier try, or it is the agent's: it stays.
-    if (error instanceof HoldfastError && KEEPS.has(error.code)) return;
+    // The file exists, from an earlier attempt or from the agent: it stays.
+    if (error instanceof HoldfastError && EXISTS.has(error.code)) return;
     throw error;
   }
 }
-const KEEPS: ReadonlySet<string> = new Set([
+const EXISTS: ReadonlySet<string> = new Set([
   'file_exists',
   'file_is_a_directory',
   'file_not_a_directory',

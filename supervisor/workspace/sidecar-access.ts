@@ -2,40 +2,40 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HoldfastError } from '../../protocol/errors.ts';
 
-/** What is asked of a sidecar that turns out to have gone is asked again of the next one, so often at most. */
+/** Attempts of a call whose sidecar is gone. */
 export const MAX_ATTEMPTS = 5;
-/** Longer with each try: the engine may take a moment to see that one has gone. */
+/** Multiplied by the number of attempts: the engine may take a moment to report that a sidecar is gone. */
 export const RETRY_DELAY_MS = 100;
 
 export interface SidecarAccess {
-  /** Starts the sidecar alone where it does not run; never touches the agent. `doubts`: a connection that stands is no proof. */
-  ensureRunning(sessionId: string, doubts?: boolean): Promise<void>;
-  /** Keeps it until the returned function is called. */
+  /** Starts the sidecar alone if it does not run; never touches the agent. `isSuspect`: an open connection is no proof. */
+  ensureRunning(sessionId: string, isSuspect?: boolean): Promise<void>;
+  /** Keeps the sidecar running until the returned function is called. */
   acquireLease(sessionId: string): () => void;
   dial(sessionId: string): Promise<Duplex>;
 }
 
-/** `act` with a sidecar that runs; again with another one where it turns out to have gone just now. */
+/** Runs `act` with a running sidecar; again with the next one if it is lost. */
 export function withRunningSidecar<T>(
   access: Pick<SidecarAccess, 'ensureRunning'>,
   sessionId: string,
   act: () => Promise<T>,
 ): Promise<T> {
-  return retryIfSandboxLost(async (isAgain) => {
-    await access.ensureRunning(sessionId, isAgain);
+  return retryIfSandboxLost(async (isRetry) => {
+    await access.ensureRunning(sessionId, isRetry);
     return await act();
   });
 }
 
-/** `act` until it does not end with `sandbox_lost`, a few times at most. `isAgain`: it did before. */
-export async function retryIfSandboxLost<T>(act: (isAgain: boolean) => Promise<T>): Promise<T> {
-  for (let tries = 1; ; tries += 1) {
+/** Runs `act`, and again while it fails with `sandbox_lost`, a few times at most. */
+export async function retryIfSandboxLost<T>(act: (isRetry: boolean) => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
     try {
-      return await act(tries > 1);
+      return await act(attempt > 1);
     } catch (error) {
       const isGone = error instanceof HoldfastError && error.code === 'sandbox_lost';
-      if (!isGone || tries === MAX_ATTEMPTS) throw error;
-      await sleep((tries - 1) * RETRY_DELAY_MS);
+      if (!isGone || attempt === MAX_ATTEMPTS) throw error;
+      await sleep((attempt - 1) * RETRY_DELAY_MS);
     }
   }
 }

@@ -15,12 +15,12 @@ import { openSidecarPeer, type SidecarHello, type SidecarPeer } from './sidecar-
 type Result<M extends keyof typeof SIDECAR_METHODS> = (typeof SIDECAR_METHODS)[M]['result']['_zod']['output'];
 type Params<M extends keyof typeof SIDECAR_METHODS> = (typeof SIDECAR_METHODS)[M]['params']['_zod']['input'];
 
-/** Answers that need no waiting at the other end. */
+/** Timeout of calls that do not wait in the sidecar. */
 const ANSWER_MS = 30_000;
 
 /**
- * One connection to the sidecar of a session. Every answer is checked. Calls fail with the sidecar's error, with
- * `connection_closed` once the connection has ended, or with `timeout`; dialling again is the caller's to do.
+ * One connection to the sidecar of a session. Every answer is validated. Calls fail with the sidecar's error, with
+ * `connection_closed` when the connection has ended, or with `timeout`. The caller reconnects.
  */
 export class SidecarClient {
   readonly session: string;
@@ -36,14 +36,14 @@ export class SidecarClient {
     this.closed = peer.closed;
   }
 
-  /** Errors: those of `greetSidecar`. It ends when the sidecar is silent while calls wait. */
+  /** Errors: those of `greetSidecar`. The connection ends when the sidecar does not answer while calls are pending. */
   static async connect(
     dial: () => Promise<Duplex>,
     sessionId: string,
-    patience?: LivenessTimeouts,
+    timeouts?: LivenessTimeouts,
   ): Promise<SidecarClient> {
     const { peer, hello } = await openSidecarPeer(dial, sessionId);
-    keepAlive(peer, sessionId, patience);
+    keepAlive(peer, sessionId, timeouts);
     return new SidecarClient(peer, hello);
   }
 
@@ -61,7 +61,7 @@ export class SidecarClient {
     return ready;
   }
 
-  /** Starts a turn with `input` as its stdin or JSON. Asking again only reports, and repeats a request that was not taken. */
+  /** Starts a turn with `input` as its stdin or JSON. A second launch only reports, and repeats a request that was not picked up. */
   launchTurn(launch: TurnLaunch, input: Uint8Array): Promise<TurnProgress> {
     return this.#peer.call('turn/launch', launch, { bytes: input, timeoutMs: ANSWER_MS });
   }
@@ -156,7 +156,7 @@ export class SidecarClient {
     return (await this.#peer.call('files/usage', { limit })).folders;
   }
 
-  /** Empties the workspace; goes on where an interrupted one ended. */
+  /** Empties the workspace. Continues an interrupted call. */
   clearWorkspace(
     options: { onProgress?: (progress: Progress) => void; signal?: AbortSignal } = {},
   ): Promise<Result<'workspace/clear'>> {

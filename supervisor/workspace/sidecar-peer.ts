@@ -9,12 +9,12 @@ import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from '../../sidecar/wire.ts';
 export type SidecarPeer = Peer<typeof EMPTY_MAP, typeof SIDECAR_METHODS>;
 export type SidecarHello = z.output<(typeof SIDECAR_METHODS)['hello']['result']>;
 
-/** A sidecar is up within this or it is not up. */
+/** How long a sidecar may take to answer hello. */
 const HELLO_MS = 10_000;
 
 /**
- * A connection to the sidecar of this session, greeted. Fails as `dial` does, also where the sidecar goes before it answers; with
- * `conflict` when something else answers, or with `version_mismatch`.
+ * Opens a connection to the sidecar of this session and says hello. Errors: those of `dial`; `sandbox_lost` when the sidecar exits
+ * before it answers; `conflict` when something else answers; `version_mismatch`.
  */
 export async function openSidecarPeer(
   dial: () => Promise<Duplex>,
@@ -34,7 +34,7 @@ export async function openSidecarPeer(
   return { peer, hello: await handshake(peer, sessionId) };
 }
 
-/** Says hello; the connection is closed where that fails. Errors: as `greetSidecar`. */
+/** Says hello, and closes the connection if that fails. */
 export async function handshake<S extends MethodMap>(
   peer: Peer<S, typeof SIDECAR_METHODS>,
   sessionId: string,

@@ -4,7 +4,7 @@ import type { FolderUsage } from '../../protocol/search.ts';
 import type { Log } from '../base/log.ts';
 import { type StorageState, storageState, storageLimitError } from './storage-state.ts';
 
-/** A busy workspace is measured again this long after the last time, or after so many times as long as that took. */
+/** A workspace in use is measured again after this time, or after `PAUSE_SHARE` times the duration of the last measurement. */
 const PAUSE_MS = 5000;
 const PAUSE_SHARE = 20;
 const BIGGEST = 10;
@@ -16,17 +16,17 @@ export interface Measurement {
 export interface StorageLimitsOptions {
   /** Bytes; null for none. */
   readonly limitOf: (sessionId: string) => number | null;
-  /** What was measured last, by this or an earlier supervisor; null for never. */
+  /** The last measurement, also of an earlier supervisor; null: none. */
   readonly lastMeasured: (sessionId: string) => number | null;
   readonly measure: (sessionId: string) => Promise<Measurement>;
   readonly largestFolders: (sessionId: string, limit: number) => Promise<FolderUsage[]>;
   readonly record: (sessionId: string, bytes: number, events: EventEntry[]) => void;
-  /** Sessions in which something runs now. */
+  /** Sessions with active work. */
   readonly activeSessions: () => string[];
   readonly log: Log;
 }
 
-interface Known {
+interface Cached {
   bytes: number;
   state: StorageState;
   measuredAt: number;
@@ -34,12 +34,12 @@ interface Known {
 }
 
 /**
- * A soft limit: nothing keeps an agent from writing on, but it gets no further turn, and clients cannot add to it. Measured after
- * turns, every few seconds while something runs, and again before anything is refused; what clients write is added at once.
+ * A soft limit of workspaces: a running agent can write beyond it, but then it gets no further turn, and clients cannot add files.
+ * A workspace is measured after turns, every few seconds during active work, and before a refusal. Writes of clients are added at once.
  */
 export class StorageLimits {
   readonly #options: StorageLimitsOptions;
-  readonly #known = new Map<string, Known>();
+  readonly #cached = new Map<string, Cached>();
   readonly #measuring = new Map<string, Promise<number>>();
   #timer: NodeJS.Timeout | undefined;
 
@@ -59,12 +59,12 @@ export class StorageLimits {
     await Promise.allSettled(this.#measuring.values());
   }
 
-  /** Something may have grown: measures soon, unless it was just done. Without a limit it costs nothing. */
-  measureSoon(sessionId: string, now = false): void {
+  /** The workspace may have grown: measures it, unless that was just done. Costs nothing without a limit. */
+  measureSoon(sessionId: string, immediately = false): void {
     if (this.#options.limitOf(sessionId) === null || this.#measuring.has(sessionId)) return;
-    const known = this.#known.get(sessionId);
-    const pause = Math.max(PAUSE_MS, (known?.tookMs ?? 0) * PAUSE_SHARE);
-    if (!now && known !== undefined && performance.now() - known.measuredAt < pause) return;
+    const cached = this.#cached.get(sessionId);
+    const pause = Math.max(PAUSE_MS, (cached?.tookMs ?? 0) * PAUSE_SHARE);
+    if (!immediately && cached !== undefined && performance.now() - cached.measuredAt < pause) return;
     this.#measure(sessionId).catch((error: unknown) => {
       this.#options.log.info('a workspace was not measured', {
         session: sessionId,
@@ -77,16 +77,16 @@ export class StorageLimits {
   async requireSpace(sessionId: string, what: string, adding = 0): Promise<void> {
     const limit = this.#options.limitOf(sessionId);
     if (limit === null) return;
-    const known = this.#known.get(sessionId);
-    const believed = known?.bytes ?? this.#options.lastMeasured(sessionId) ?? 0;
-    if (believed + adding <= limit) {
+    const cached = this.#cached.get(sessionId);
+    const estimate = cached?.bytes ?? this.#options.lastMeasured(sessionId) ?? 0;
+    if (estimate + adding <= limit) {
       if (adding > 0) {
-        if (known !== undefined) known.bytes += adding;
+        if (cached !== undefined) cached.bytes += adding;
         this.measureSoon(sessionId);
       }
       return;
     }
-    // Something may have been removed since.
+    // Files may have been removed since the last measurement.
     const bytes = await this.#measure(sessionId);
     if (bytes + adding <= limit) return;
     throw storageLimitError(what, bytes, limit, await this.#options.largestFolders(sessionId, BIGGEST));
@@ -94,7 +94,7 @@ export class StorageLimits {
 
   /** The workspace was emptied, or is gone. */
   forget(sessionId: string): void {
-    this.#known.delete(sessionId);
+    this.#cached.delete(sessionId);
   }
 
   #measure(sessionId: string): Promise<number> {
@@ -110,10 +110,10 @@ export class StorageLimits {
     const began = performance.now();
     const { bytes } = await measure(sessionId);
     const limit = limitOf(sessionId);
-    const before = this.#known.get(sessionId)?.state ?? 'far';
+    const before = this.#cached.get(sessionId)?.state ?? 'far';
     const state = limit === null ? 'far' : storageState(bytes, limit, before);
     const measuredAt = performance.now();
-    this.#known.set(sessionId, { bytes, state, measuredAt, tookMs: measuredAt - began });
+    this.#cached.set(sessionId, { bytes, state, measuredAt, tookMs: measuredAt - began });
     const events: EventEntry[] = [];
     if (lastMeasured(sessionId) !== bytes) events.push({ type: 'workspace.measured', data: { bytes } });
     if (limit !== null && before === 'far' && state !== 'far')

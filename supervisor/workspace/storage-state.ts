@@ -1,13 +1,13 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { FolderUsage } from '../../protocol/search.ts';
 
-/** Shares of the limit at which it is near, and below which it is far again. */
+/** Shares of the limit: at `NEAR` a warning is due, and below `FAR` the next one can come. */
 const NEAR = 0.9;
 const FAR = 0.85;
 
 export type StorageState = 'far' | 'near' | 'over';
 
-/** How a workspace stands to its limit. Between far and near it stays what it was, so that one file does not warn again and again. */
+/** How full a workspace is. Between `FAR` and `NEAR` the state stays as it was, so that one file does not warn repeatedly. */
 export function storageState(bytes: number, limit: number, before: StorageState): StorageState {
   if (bytes > limit) return 'over';
   if (bytes >= limit * NEAR) return 'near';
@@ -15,7 +15,7 @@ export function storageState(bytes: number, limit: number, before: StorageState)
   return 'far';
 }
 
-/** What is refused once a workspace is larger than it may be; `folders` are the biggest. */
+/** The error for a workspace over its limit; `folders` are the largest ones. */
 export function storageLimitError(
   what: string,
   bytes: number,
@@ -24,7 +24,7 @@ export function storageLimitError(
 ): HoldfastError {
   return new HoldfastError('storage_limit', what, {
     why: `the workspace holds ${String(bytes)} bytes and may hold ${String(limit)}`,
-    next: 'see what is big with `holdfast workspace du SESSION`, remove some of it, or raise `workspace.limit`',
+    next: 'find large folders with `holdfast workspace du SESSION`, remove some files, or raise `workspace.limit`',
     details: {
       bytes,
       limit,

@@ -242,7 +242,7 @@ test('a sidecar that is frozen ends what is asked of it; one that takes its time
     if (socket === null) throw new Error('the sidecar does not listen');
     return socket;
   };
-  const patience = { lookMs: 100, silentMs: 2000 };
+  const patience = { checkMs: 100, silenceMs: 2000 };
   const files = await FilesConnection.open(dial, pair.session, undefined, patience);
   const control = await SidecarClient.connect(dial, pair.session, patience);
   // Longer than both together, and answered all the same.
@@ -263,7 +263,7 @@ test('a sidecar that is frozen ends what is asked of it; one that takes its time
       expect(end).toMatchObject({
         reason: {
           code: 'connection_closed',
-          why: expect.stringContaining('nothing was heard of it') as string,
+          why: expect.stringContaining('it did not answer for') as string,
         },
       });
     }

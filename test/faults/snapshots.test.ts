@@ -175,7 +175,7 @@ test('without an engine snapshot garbage is still collected, and the rest is rep
       const error: unknown = await without.call('gc', { dryRun }).catch((reason: unknown) => reason);
       expect(error).toMatchObject({
         code: 'engine_unavailable',
-        message: expect.stringContaining(`Only what no snapshot needs ${said} given back`) as string,
+        message: expect.stringContaining(`Only data that no snapshot needs ${said} removed`) as string,
         details: { bytes: expect.toSatisfy((bytes: number) => bytes > MIB) as number },
       });
     }

@@ -3,7 +3,7 @@ import type { EventLog } from '../../history/event-log.ts';
 
 const PAGE = 500;
 
-/** Sends one session's events to one client, from a place in the log on, at the pace at which the client takes them. */
+/** Sends the events of one session to one client, from a position in the log, at the client's pace. */
 export class EventSubscription {
   readonly #events: EventLog;
   readonly #sessionId: string;
@@ -28,7 +28,7 @@ export class EventSubscription {
     });
   }
 
-  /** Runs until `end`, or until the client is gone. Memory holds one page, however far behind the client is. */
+  /** Runs until `stop`, or until the client disconnects. Memory holds one page, however slow the client is. */
   async run(): Promise<void> {
     try {
       while (!this.#isEnding()) {
@@ -38,7 +38,7 @@ export class EventSubscription {
           await this.#send(event);
           this.#after = event.seq;
         }
-        // Nothing can be appended between this look and the wait: both are in one step of the event loop.
+        // Nothing is appended between this read and the wait: both run in one step of the event loop.
         if (page.length === 0) await new Promise<void>((resolve) => (this.#wake = resolve));
         this.#wake = null;
       }

@@ -11,7 +11,7 @@ import type { FilesConnection } from '../../workspace/files-connection.ts';
 import type { FilesConnections, FilesChannel } from '../../workspace/files-connections.ts';
 import type { KeyedReadWriteLock } from '../../base/keyed-read-write-lock.ts';
 
-/** Reads up to this size go with the quick calls. */
+/** Reads and writes up to this size use the quick channel. */
 const QUICK_BYTES = 64 * 1024;
 
 interface Client {
@@ -23,7 +23,7 @@ export interface FilesHandlersOptions {
   readonly writeLock: Pick<KeyedReadWriteLock, 'runShared'>;
   /** The id of the session that a client names. Errors: `not_found`, `ambiguous_name`. */
   readonly sessionId: (reference: string) => string;
-  /** The files of a snapshot, which stay there until `act` has ended. Errors: `not_found`, also where it is not of that session. */
+  /** Runs `act` with the files of a snapshot, which are kept until it has ended. Errors: `not_found`, also for a snapshot of another session. */
   readonly withSnapshotFiles: <T>(
     snapshot: string,
     session: string | undefined,
@@ -31,35 +31,35 @@ export interface FilesHandlersOptions {
   ) => Promise<T>;
 }
 
-/** The answers to `files/*`: those about workspaces are the sidecar's, as the supervisor opens no file there. */
+/** The handlers of `files/*`. The sidecar answers for workspaces, because the supervisor opens no file there. */
 export function filesHandlers<P extends Client>(
   options: FilesHandlersOptions,
 ): Handlers<typeof FILES_METHODS, P> {
   const { connections, writeLock, sessionId, withSnapshotFiles } = options;
-  /** Whose an upload is, as ids are not secrets. */
+  /** The owner of each upload, because ids are no secrets. */
   const uploads = new Map<string, { readonly client: P; readonly session: string }>();
 
   const on = <T>(
     reference: string,
-    lane: FilesChannel,
-    again: boolean,
+    channel: FilesChannel,
+    isRepeatable: boolean,
     call: (connection: FilesConnection) => Promise<T>,
-  ): Promise<T> => connections.use(sessionId(reference), lane, again, call);
-  /** What a restore must not overwrite unseen. */
+  ): Promise<T> => connections.use(sessionId(reference), channel, isRepeatable, call);
+  /** A change that a restore must not overwrite. */
   const change = <T>(
     reference: string,
-    lane: FilesChannel,
+    channel: FilesChannel,
     call: (connection: FilesConnection) => Promise<T>,
   ): Promise<T> => {
     const id = sessionId(reference);
-    return writeLock.runShared(id, () => connections.use(id, lane, false, call));
+    return writeLock.runShared(id, () => connections.use(id, channel, false, call));
   };
   const passing = ({ signal, progress }: HandlerContext<P>) => ({
     signal,
     onProgress: ({ stage, done, of, unit }: Progress) =>
       progress(stage, done ?? undefined, of ?? undefined, unit ?? undefined),
   });
-  /** On to the sidecar, and from there on nobody's. */
+  /** Passes the bytes to the sidecar and releases the buffer then. */
   const passingBytes = ({ bytes, releaseBytes }: HandlerContext<P>) => ({
     bytes,
     onBytesTaken: releaseBytes,
@@ -97,16 +97,16 @@ export function filesHandlers<P extends Client>(
         const { bytes: content, ...told } = part;
         return withBytes(told, content);
       }
-      const lane = (params.length ?? Infinity) <= QUICK_BYTES ? 'quick' : 'bulk';
-      const { result, bytes, release } = await on(named(session), lane, true, (one) =>
+      const channel = (params.length ?? Infinity) <= QUICK_BYTES ? 'quick' : 'bulk';
+      const { result, bytes, release } = await on(named(session), channel, true, (one) =>
         one.call('files/read', params, passing(context)),
       );
       return withBytes(result, bytes, release);
     },
     'files/write': async ({ session, ...params }, context) => {
-      const lane = context.bytes.length <= QUICK_BYTES ? 'quick' : 'bulk';
+      const channel = context.bytes.length <= QUICK_BYTES ? 'quick' : 'bulk';
       return (
-        await change(session, lane, (one) =>
+        await change(session, channel, (one) =>
           one.call('files/write', params, { ...passing(context), ...passingBytes(context) }),
         )
       ).result;
@@ -163,7 +163,7 @@ export function filesHandlers<P extends Client>(
 
 function named(session: string | undefined): string {
   if (session !== undefined) return session;
-  throw new HoldfastError('invalid_params', 'It is not said whose file it is', {
-    next: 'name a session or a snapshot',
+  throw new HoldfastError('invalid_params', 'The request names no session and no snapshot', {
+    next: 'name one of them',
   });
 }

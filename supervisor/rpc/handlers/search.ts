@@ -6,7 +6,7 @@ import type { FilesConnections } from '../../workspace/files-connections.ts';
 
 type Client = Pick<Peer<MethodMap, EmptyMap, typeof NOTIFICATIONS>, 'notify' | 'closed'>;
 
-/** How long the sidecar waits for a line before it is asked again. */
+/** How long the sidecar waits for a line in one call. */
 const WAIT_MS = 20_000;
 const ANSWER_MS = 30_000;
 
@@ -16,14 +16,14 @@ export interface SearchHandlersOptions {
   readonly sessionId: (reference: string) => string;
 }
 
-/** The answers to `files/search`, `files/find` and `files/usage`. A page is fetched when the client has taken the one before. */
+/** The handlers of `files/search`, `files/find` and `files/usage`. A page is fetched when the client has read the one before. */
 export function searchHandlers<P extends Client>(
   options: SearchHandlersOptions,
 ): Handlers<typeof SEARCH_METHODS, P> {
   const { connections, sessionId } = options;
   return {
     'files/search': async ({ session, token, ...params }, { peer, signal }) => {
-      // Not asked again where it was cut off: what was found has been told.
+      // Not repeated after an interruption: the client already has the lines that were found.
       return await connections.use(sessionId(session), 'bulk', false, async (connection) => {
         const { result: opened } = await connection.call('files/search-open', params, {
           signal,
@@ -44,7 +44,7 @@ export function searchHandlers<P extends Client>(
             return page.summary;
           }
         } finally {
-          // Also where this request was cancelled: nobody reads what it would find.
+          // Also after a cancellation, because nobody reads what the search would find.
           if (!isOver) {
             await connection
               .call('files/search-close', { search }, { timeoutMs: ANSWER_MS })

@@ -21,9 +21,9 @@ const OUTPUT_BYTES = 1024 * 1024;
 const DAY_MS = 86_400_000;
 const LISTED_OUTPUT_CHARACTERS = 256;
 
-type Rooms = 'session' | 'turn' | 'exec' | 'workspace';
+type Groups = 'session' | 'turn' | 'exec' | 'workspace';
 type SessionMethods = {
-  [M in keyof typeof METHODS as M extends `${Rooms}/${string}` ? M : never]: (typeof METHODS)[M];
+  [M in keyof typeof METHODS as M extends `${Groups}/${string}` ? M : never]: (typeof METHODS)[M];
 };
 
 export interface SessionHandlersOptions {
@@ -104,11 +104,11 @@ export function sessionHandlers<P extends Client>(
         subscriptions.delete(id);
       };
       void peer.closed.then(end);
-      // After the answer: the client must know the subscription's id before its first event.
+      // After the response: the client has to know the subscription's id before its first event.
       setImmediate(() => {
         void subscription.run().then(end, async () => {
           end();
-          // The log could not be read on: the client must ask again from where it is.
+          // The log could not be read: the client has to subscribe again from its position.
           await peer
             .notify('session/resync', { subscription: id, lastSeq: events.head(row.id).seq })
             .catch(() => undefined);
@@ -205,7 +205,7 @@ export function sessionHandlers<P extends Client>(
   };
 }
 
-/** In a list only small outputs are shown, so that a list fits a message: `turn/show` has the others. */
+/** Lists contain only small outputs, so that a list fits a message. `turn/show` returns the others. */
 function listed(turn: Turn): Turn {
   const large = turn.output !== null && JSON.stringify(turn.output).length > LISTED_OUTPUT_CHARACTERS;
   const error =
