@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { waitUntil } from '../../fixtures/sidecar/turns.ts';
 import { TestHome } from '../../setup/test-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 
@@ -9,7 +10,7 @@ const MOST_MS = 200_000;
  * once, so that the kernel never takes one away while it runs.
  */
 const HOLDER = `
-import fcntl, os, signal, sys
+import fcntl, os, signal, sys, time
 signal.signal(signal.SIGIO, signal.SIG_IGN)
 fd = os.open('/workspace/leased', os.O_RDWR | os.O_CREAT, 0o644)
 os.write(fd, b'written by the holder')
@@ -17,6 +18,7 @@ open('/workspace/begun', 'w').close()
 while True:
     try:
         if sys.argv[1] == 'again': fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        else: time.sleep(0.001)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError: pass
 `;
@@ -39,13 +41,14 @@ interface Taken {
 /** Settles when the leases are held; gives the way to end it. */
 async function hold(session: string, how: 'stays' | 'again'): Promise<() => void> {
   const holder = home.spawn(['exec', session, '--', 'python3', '-c', HOLDER, how]);
-  await expect
-    .poll(async () => (await home.run(['workspace', 'cat', session, 'begun'])).code, { timeout: 60_000 })
-    .toBe(0);
+  const hasBegun = async (): Promise<boolean> =>
+    (await home.run(['workspace', 'cat', session, 'begun'])).code === 0;
+  await waitUntil('the leases are held', hasBegun, 60_000);
   return () => void holder.kill('SIGKILL');
 }
 
-test.each(['stays', 'again'] as const)(
+// At the same time, each in a session of its own: they wait for the kernel most of their time.
+test.concurrent.each(['stays', 'again'] as const)(
   'a lease that %s does not prevent a snapshot',
   async (how) => {
     await home.runOk(['run', 'sh', 'echo kept > beside', '--session', how]);
@@ -68,7 +71,7 @@ test.each(['stays', 'again'] as const)(
   MOST_MS + 90_000,
 );
 
-test(
+test.concurrent(
   'the next turn begins and says that its snapshot was not complete; if the profile requires one, the turn waits',
   async () => {
     await Promise.all(
@@ -88,12 +91,9 @@ test(
       expect(strict).toMatchObject({ code: 0, stdout: 'done\n' });
       expect(strict?.stderr).not.toContain('snapshot');
       expect(strict?.ms).toBeGreaterThan(20_000);
-      await expect
-        .poll(async () => JSON.stringify(await home.runJson(['snapshot', 'list', 'sh/held'])), {
-          timeout: MOST_MS,
-          interval: 1000,
-        })
-        .toContain('"duringTurn":true');
+      const isTaken = async (): Promise<boolean> =>
+        JSON.stringify(await home.runJson(['snapshot', 'list', 'sh/held'])).includes('"duringTurn":true');
+      await waitUntil('the snapshot during the turn', isTaken, MOST_MS);
     } finally {
       for (const one of release) one();
     }

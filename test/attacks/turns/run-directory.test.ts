@@ -7,14 +7,14 @@ import { handlerProject, shellProject } from '../../setup/profiles.ts';
 
 /** A turn that is given up long before its own timeout, and long before the test's. */
 const SOON_MS = 100_000;
-const bench = useFaultFixture((end) => afterAll(end));
+const fixture = useFaultFixture((end) => afterAll(end));
 let home: FaultHome;
 
 beforeAll(async () => {
-  home = await bench.createHome();
+  home = await fixture.createHome();
   await home.start();
-  await bench.deploy(home, shellProject('sh'));
-  await bench.deploy(
+  await fixture.deploy(home, shellProject('sh'));
+  await fixture.deploy(
     home,
     handlerProject(
       'py',
@@ -34,20 +34,66 @@ async function run(profile: string, name: string, input: string): Promise<Turn> 
   return await waitForTurn(home, turn.turnId, SOON_MS);
 }
 
-const python = (name: string, code: string): Promise<Turn> => run('py', name, JSON.stringify({ code }));
+/** Runs Python in the handler of a session. */
+type RunPython = (code: string) => Promise<Turn>;
+/** Runs a script in the command agent of a session. */
+type RunShell = (script: string) => Promise<Turn>;
 
-/** The same session goes on by itself. */
-async function expectHandlerWorks(name: string): Promise<void> {
-  expect(await python(name, 'answer = 6 * 7')).toMatchObject({ status: 'succeeded', output: 42 });
+/** Names of sessions that no test uses at the moment. Tests run at the same time, each with a session of its own. */
+const free = { py: new Array<string>(), sh: new Array<string>() };
+let sessions = 0;
+
+/** Lends the attack a session that earlier attacks may have had; the session must work after each of them. */
+async function withSession(profile: 'py' | 'sh', work: (name: string) => Promise<void>): Promise<void> {
+  const name = free[profile].pop() ?? `session-${(sessions += 1)}`;
+  try {
+    await work(name);
+  } finally {
+    free[profile].push(name);
+  }
 }
 
-async function expectShellWorks(name: string): Promise<void> {
-  const turn = await run('sh', name, 'echo works; exit 0');
-  expect(turn).toMatchObject({ status: 'succeeded', exitCode: 0, error: null });
-  expect((await turnOutput(home, turn.turnId, 'stdout')).toString()).toBe('works\n');
+/** Attacks from a handler. Afterwards the next turn of the session works, without anybody's help. */
+function withHandler(attack: (python: RunPython) => Promise<void>): Promise<void> {
+  return withSession('py', async (name) => {
+    const python: RunPython = (code) => run('py', name, JSON.stringify({ code }));
+    await attack(python);
+    expect(await python('answer = 6 * 7')).toMatchObject({ status: 'succeeded', output: 42 });
+  });
 }
 
-describe('the files in which a turn tells its end', () => {
+/** Attacks from a command. Afterwards the next turn of the session works, without anybody's help. */
+function withShell(attack: (shell: RunShell) => Promise<void>): Promise<void> {
+  return withSession('sh', async (name) => {
+    const shell: RunShell = (script) => run('sh', name, script);
+    await attack(shell);
+    const turn = await shell('echo works; exit 0');
+    expect(turn).toMatchObject({ status: 'succeeded', exitCode: 0, error: null });
+    expect((await turnOutput(home, turn.turnId, 'stdout')).toString()).toBe('works\n');
+  });
+}
+
+// First, because it takes longest: a turn that nobody takes is given up after half a minute.
+describe.concurrent('the runner', () => {
+  test('it is stopped between two turns: the next turn gets a fresh sandbox', () =>
+    withShell(async (shell) => {
+      // The runner has the lowest id of those that run its script; the first process of the container only watches over it.
+      const { sessionId } = await shell(`rm -f stopped
+for p in /proc/[0-9]*; do
+  p=\${p#/proc/}
+  [ $p = 1 ] || case $(tr "\\0" " " </proc/$p/cmdline) in *runner.sh*) echo $p;; esac
+done | sort -n | head -1 >pid
+# After the turn, which the runner is to end first.
+(sleep 1; kill -STOP $(cat pid); until grep -q '^State:.T' /proc/$(cat pid)/status; do sleep 0.1; done; : >stopped) >/dev/null 2>&1 &`);
+      await waitUntil('the runner is stopped', async () =>
+        (await home.call('files/list', { session: sessionId, path: '/workspace' })).entries.some(
+          ({ name }) => name === 'stopped',
+        ),
+      );
+    }));
+});
+
+describe.concurrent('the files in which a turn tells its end', () => {
   test.each([
     ['result is a folder', 'os.mkdir(d + "/result"); os._exit(0)'],
     ['exit is a folder', 'os.mkdir(d + "/exit"); os._exit(0)'],
@@ -66,55 +112,49 @@ describe('the files in which a turn tells its end', () => {
     ['its folder has no modes', 'os.chmod(d, 0); os._exit(0)'],
     ['its folder is removed', 'shutil.rmtree(d); os._exit(0)'],
     ['its folder is removed, and the worker goes on', 'shutil.rmtree(d); time.sleep(600)'],
-  ])('%s: the turn fails soon, and the next one works', async (_what, code) => {
-    const turn = await python('files', code);
-    expect(turn.status).toBe('failed');
-    expect(turn.error?.data.code).toMatch(/^(worker_crashed|agent_failed|sandbox_lost)$/);
-    expect(turn.error?.data.why).toEqual(expect.any(String));
-    await expectHandlerWorks('files');
-  });
+  ])('%s: the turn fails soon, and the next one works', (_what, code) =>
+    withHandler(async (python) => {
+      const turn = await python(code);
+      expect(turn.status).toBe('failed');
+      expect(turn.error?.data.code).toMatch(/^(worker_crashed|agent_failed|sandbox_lost)$/);
+      expect(turn.error?.data.why).toEqual(expect.any(String));
+    }),
+  );
 
-  test('an answer is still heard where the agent had put an empty file', async () => {
-    expect(
-      await python('empty', 'open(d + "/result", "w").close(); time.sleep(1); answer = "heard"'),
-    ).toMatchObject({
-      status: 'succeeded',
-      output: 'heard',
-    });
-    await expectHandlerWorks('empty');
-  });
+  test('an answer is still heard where the agent had put an empty file', () =>
+    withHandler(async (python) => {
+      const turn = await python('open(d + "/result", "w").close(); time.sleep(1); answer = "heard"');
+      expect(turn).toMatchObject({ status: 'succeeded', output: 'heard' });
+    }));
 
-  test('a lease on the exit code does not hide the end', async () => {
-    const turn = await python(
-      'lease',
-      `import fcntl
+  test('a lease on the exit code does not hide the end', () =>
+    withHandler(async (python) => {
+      const turn = await python(`import fcntl
 signal.signal(signal.SIGIO, signal.SIG_IGN)
 fd = os.open(d + "/exit", os.O_CREAT | os.O_RDWR, 0o600)
 fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-time.sleep(600)`,
-    );
-    expect(turn).toMatchObject({ status: 'failed', error: { data: { code: 'agent_failed' } } });
-    await expectHandlerWorks('lease');
-  });
+time.sleep(600)`);
+      expect(turn).toMatchObject({ status: 'failed', error: { data: { code: 'agent_failed' } } });
+    }));
 
-  test('an exit code keeps to its program although a folder is in its place', async () => {
-    const turn = await run('sh', 'code', 'mkdir /run/holdfast/turns/$HOLDFAST_TURN/exit; exit 7');
-    expect(turn).toMatchObject({ status: 'failed', exitCode: 7 });
-    await expectShellWorks('code');
-  });
+  test('an exit code keeps to its program although a folder is in its place', () =>
+    withShell(async (shell) => {
+      const turn = await shell('mkdir /run/holdfast/turns/$HOLDFAST_TURN/exit; exit 7');
+      expect(turn).toMatchObject({ status: 'failed', exitCode: 7 });
+    }));
 
-  test('a turn whose keeper was killed has no exit code that nobody knows', async () => {
-    const turn = await run('sh', 'keeper', 'kill -9 $PPID; sleep 1; exit 0');
-    expect(turn).toMatchObject({
-      status: 'failed',
-      exitCode: null,
-      error: { data: { code: 'agent_failed' } },
-    });
-    await expectShellWorks('keeper');
-  });
+  test('a turn whose keeper was killed has no exit code that nobody knows', () =>
+    withShell(async (shell) => {
+      const turn = await shell('kill -9 $PPID; sleep 1; exit 0');
+      expect(turn).toMatchObject({
+        status: 'failed',
+        exitCode: null,
+        error: { data: { code: 'agent_failed' } },
+      });
+    }));
 });
 
-describe('the folders of the run directory', () => {
+describe.concurrent('the folders of the run directory', () => {
   const damages: [string, string][] = [
     ['turns is removed', 'shutil.rmtree("/run/holdfast/turns")'],
     ['all of it is removed', 'subprocess.run("rm -rf /run/holdfast/* /run/holdfast/.[a-z]*", shell=True)'],
@@ -142,19 +182,21 @@ describe('the folders of the run directory', () => {
     ['requests is a folder', 'os.unlink("/run/holdfast/requests"); os.makedirs("/run/holdfast/requests/x")'],
   ];
 
-  test.each(damages)('%s, and the worker ends: the next turn works', async (_what, code) => {
-    const turn = await python('ends', `${code}; os._exit(0)`);
-    expect(turn.status).toBe('failed');
-    expect(turn.error?.data.code).toMatch(/^(worker_crashed|agent_failed|sandbox_lost)$/);
-    await expectHandlerWorks('ends');
-  });
-
-  test.each(damages)('%s, and the worker answers: the next turn works', async (_what, code) => {
-    const turn = await python('answers', code);
-    if (turn.status !== 'succeeded')
+  test.each(damages)('%s, and the worker ends: the next turn works', (_what, code) =>
+    withHandler(async (python) => {
+      const turn = await python(`${code}; os._exit(0)`);
+      expect(turn.status).toBe('failed');
       expect(turn.error?.data.code).toMatch(/^(worker_crashed|agent_failed|sandbox_lost)$/);
-    await expectHandlerWorks('answers');
-  });
+    }),
+  );
+
+  test.each(damages)('%s, and the worker answers: the next turn works', (_what, code) =>
+    withHandler(async (python) => {
+      const turn = await python(code);
+      if (turn.status !== 'succeeded')
+        expect(turn.error?.data.code).toMatch(/^(worker_crashed|agent_failed|sandbox_lost)$/);
+    }),
+  );
 
   test.each([
     ['turns is removed', 'rm -rf /run/holdfast/turns'],
@@ -163,40 +205,19 @@ describe('the folders of the run directory', () => {
       'mv /run/holdfast/turns /run/holdfast/t; ln -s /workspace /run/holdfast/turns',
     ],
     ['all of it is removed', 'rm -rf /run/holdfast/*'],
-  ])('of a command, %s: it fails soon with the reason, and the next turn works', async (_what, code) => {
-    const turn = await run('sh', 'command', `${code}; sleep 600`);
-    expect(turn).toMatchObject({
-      status: 'failed',
-      error: { data: { code: 'sandbox_lost', why: expect.stringContaining('run directory') as string } },
-    });
-    await expectShellWorks('command');
-  });
+  ])('of a command, %s: it fails soon with the reason, and the next turn works', (_what, code) =>
+    withShell(async (shell) => {
+      const turn = await shell(`${code}; sleep 600`);
+      expect(turn).toMatchObject({
+        status: 'failed',
+        error: { data: { code: 'sandbox_lost', why: expect.stringContaining('run directory') as string } },
+      });
+    }),
+  );
 
-  test('a process that goes on removing everything is ended with its container, and the next turn works', async () => {
-    const script = 'while :; do rm -rf /run/holdfast/turns /run/holdfast/worker; done';
-    await run('sh', 'loop', `(${script}) >/dev/null 2>&1 & sleep 1`);
-    await expectShellWorks('loop');
-  });
-});
-
-describe('the runner', () => {
-  test('it is stopped between two turns: the next turn gets a fresh sandbox', async () => {
-    // The runner has the lowest id of those that run its script; the first process of the container only watches over it.
-    const { sessionId } = await run(
-      'sh',
-      'stopped',
-      `for p in /proc/[0-9]*; do
-  p=\${p#/proc/}
-  [ $p = 1 ] || case $(tr "\\0" " " </proc/$p/cmdline) in *runner.sh*) echo $p;; esac
-done | sort -n | head -1 >pid
-# After the turn, which the runner is to end first.
-(sleep 1; kill -STOP $(cat pid); until grep -q '^State:.T' /proc/$(cat pid)/status; do sleep 0.1; done; : >stopped) >/dev/null 2>&1 &`,
-    );
-    await waitUntil('the runner is stopped', async () =>
-      (await home.call('files/list', { session: sessionId, path: '/workspace' })).entries.some(
-        ({ name }) => name === 'stopped',
-      ),
-    );
-    await expectShellWorks('stopped');
-  });
+  test('a process that goes on removing everything is ended with its container, and the next turn works', () =>
+    withShell(async (shell) => {
+      const script = 'while :; do rm -rf /run/holdfast/turns /run/holdfast/worker; done';
+      await shell(`(${script}) >/dev/null 2>&1 & sleep 1`);
+    }));
 });

@@ -60,72 +60,85 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
     expect(after.worker?.reused).toBe(false);
   });
 
-  test('an exception becomes a typed error with its traceback, and the worker lives on', async () => {
-    const body =
-      "n = 0\ndef handler(input):\n    global n\n    n += 1\n    if input.get('boom'): raise ValueError('no such thing')\n    return n\n";
-    await home.runOk(['deploy', await writeProject(projects, handlerProject('raises', body))]);
-    await run('raises', '{}');
-    const failed = await home.run(['run', 'raises', '{"boom": 1}']);
-    expect(failed.code).toBe(1);
-    expect(failed.stderr).toMatch(/^error agent_failed: .*ValueError: no such thing/m);
-    expect(failed.stderr).toContain('line 5, in handler');
-    expect((await run('raises', '{}')).output).toBe(3);
-  });
+  // At the same time where they wait most of their time, each with a profile of its own.
+  test.concurrent(
+    'an exception becomes a typed error with its traceback, and the worker lives on',
+    async () => {
+      const body =
+        "n = 0\ndef handler(input):\n    global n\n    n += 1\n    if input.get('boom'): raise ValueError('no such thing')\n    return n\n";
+      await home.runOk(['deploy', await writeProject(projects, handlerProject('raises', body))]);
+      await run('raises', '{}');
+      const failed = await home.run(['run', 'raises', '{"boom": 1}']);
+      expect(failed.code).toBe(1);
+      expect(failed.stderr).toMatch(/^error agent_failed: .*ValueError: no such thing/m);
+      expect(failed.stderr).toContain('line 5, in handler');
+      expect((await run('raises', '{}')).output).toBe(3);
+    },
+  );
 
-  test('P1, P2: files survive a turn that timed out; packages, environment, processes and system files do not survive a stop', async () => {
-    await home.runOk(['deploy', await writeProject(projects, shellProject('p2'))]);
-    const timedOut = await home.run(['run', 'p2', 'echo kept > kept; sleep 60', '--timeout', '1']);
-    expect(timedOut.code).toBe(1);
-    expect(timedOut.stderr).toMatch(/^error timeout: /m);
-    const { sessionId } = await run(
-      'p2',
-      'pip install --no-index x 2>/dev/null; mkdir -p ~/.local/lib; echo 1 > ~/.local/lib/m; export VAR=1; (setsid sleep 1000 &) ; (echo bad >> /etc/hosts) 2>&1 | wc -l',
-    );
-    await home.runOk(['session', 'stop', sessionId]);
-    const after = await home.runOk([
-      'run',
-      'p2',
-      'cat kept; ls -A ~; echo "[$VAR]"; ps ax | grep -c "[s]leep 1000"; true',
-    ]);
-    expect(after).toBe('kept\n[]\n0\n');
-  });
+  test.concurrent(
+    'P1, P2: files survive a turn that timed out; packages, environment, processes and system files do not survive a stop',
+    async () => {
+      await home.runOk(['deploy', await writeProject(projects, shellProject('p2'))]);
+      const timedOut = await home.run(['run', 'p2', 'echo kept > kept; sleep 60', '--timeout', '1']);
+      expect(timedOut.code).toBe(1);
+      expect(timedOut.stderr).toMatch(/^error timeout: /m);
+      const { sessionId } = await run(
+        'p2',
+        'pip install --no-index x 2>/dev/null; mkdir -p ~/.local/lib; echo 1 > ~/.local/lib/m; export VAR=1; (setsid sleep 1000 &) ; (echo bad >> /etc/hosts) 2>&1 | wc -l',
+      );
+      await home.runOk(['session', 'stop', sessionId]);
+      const after = await home.runOk([
+        'run',
+        'p2',
+        'cat kept; ls -A ~; echo "[$VAR]"; ps ax | grep -c "[s]leep 1000"; true',
+      ]);
+      expect(after).toBe('kept\n[]\n0\n');
+    },
+  );
 
-  test('L1: idle → paused → resumable → expired on the profile’s times; a live turn is never idle; the workspace stays', async () => {
-    await home.runOk([
-      'deploy',
-      await writeProject(
-        projects,
-        shellProject('l1', 'persistence: persistent\nidle: { pause: 2s, stop: 4s, expire: 6s }\n'),
-      ),
-    ]);
-    const { sessionId } = await run('l1', 'echo kept > f; sleep 3; echo still here');
-    await expect.poll(() => status(sessionId), { timeout: 30_000, interval: 500 }).toBe('expired');
-    const back = await run('l1', 'cat f', '--session', 'default');
-    expect(back.sandbox).toEqual({ case: 'resurrect', reused: false });
-    const events = await home.runOk(['session', 'events', sessionId, '--json']);
-    const moves = [...events.matchAll(/"from":\s*"(\w+)",\s*"to":\s*"(\w+)"/g)].map((m) => m[2]);
-    expect(moves.slice(0, 5)).toEqual(['active', 'idle', 'paused', 'resumable', 'expired']);
-  });
+  test.concurrent(
+    'L1: idle → paused → resumable → expired on the profile’s times; a live turn is never idle; the workspace stays',
+    async ({ expect }) => {
+      await home.runOk([
+        'deploy',
+        await writeProject(
+          projects,
+          shellProject('l1', 'persistence: persistent\nidle: { pause: 2s, stop: 4s, expire: 6s }\n'),
+        ),
+      ]);
+      const { sessionId } = await run('l1', 'echo kept > f; sleep 3; echo still here');
+      await expect.poll(() => status(sessionId), { timeout: 30_000, interval: 500 }).toBe('expired');
+      const back = await run('l1', 'cat f', '--session', 'default');
+      expect(back.sandbox).toEqual({ case: 'resurrect', reused: false });
+      const events = await home.runOk(['session', 'events', sessionId, '--json']);
+      const moves = [...events.matchAll(/"from":\s*"(\w+)",\s*"to":\s*"(\w+)"/g)].map((m) => m[2]);
+      expect(moves.slice(0, 5)).toEqual(['active', 'idle', 'paused', 'resumable', 'expired']);
+    },
+  );
 
-  test('L3: running → reuse; paused → unpause; stopped → reattach; ephemeral → fresh and empty; unknown → create', async () => {
-    await home.runOk(['deploy', await writeProject(projects, shellProject('l3'))]);
-    const first = await run('l3', 'echo 1 > f');
-    expect(first.sandbox).toEqual({ case: 'create', reused: false });
-    expect((await run('l3', 'true')).sandbox).toEqual({ case: 'reuse', reused: true });
-    await home.runOk(['session', 'pause', first.sessionId]);
-    expect(await status(first.sessionId)).toBe('paused');
-    expect((await run('l3', 'true')).sandbox).toEqual({ case: 'unpause', reused: true });
-    await home.runOk(['session', 'stop', first.sessionId]);
-    expect(await status(first.sessionId)).toBe('resumable');
-    expect((await run('l3', 'cat f')).sandbox).toEqual({ case: 'reattach', reused: false });
+  test.concurrent(
+    'L3: running → reuse; paused → unpause; stopped → reattach; ephemeral → fresh and empty; unknown → create',
+    async () => {
+      await home.runOk(['deploy', await writeProject(projects, shellProject('l3'))]);
+      const first = await run('l3', 'echo 1 > f');
+      expect(first.sandbox).toEqual({ case: 'create', reused: false });
+      expect((await run('l3', 'true')).sandbox).toEqual({ case: 'reuse', reused: true });
+      await home.runOk(['session', 'pause', first.sessionId]);
+      expect(await status(first.sessionId)).toBe('paused');
+      expect((await run('l3', 'true')).sandbox).toEqual({ case: 'unpause', reused: true });
+      await home.runOk(['session', 'stop', first.sessionId]);
+      expect(await status(first.sessionId)).toBe('resumable');
+      expect((await run('l3', 'cat f')).sandbox).toEqual({ case: 'reattach', reused: false });
 
-    await home.runOk(['deploy', await writeProject(projects, shellProject('l3e', ''))]);
-    const named = await run('l3e', 'echo 1 > f; ls', '--session', 'temp');
-    await home.runOk(['session', 'stop', named.sessionId]);
-    const fresh = await run('l3e', 'ls | wc -l', '--session', 'temp');
-    expect(fresh.sandbox).toEqual({ case: 'fresh', reused: false });
-    expect(await home.runOk(['run', 'l3e', 'ls -A | wc -l', '--session', 'temp'])).toBe('0\n');
-  });
+      await home.runOk(['deploy', await writeProject(projects, shellProject('l3e', ''))]);
+      const named = await run('l3e', 'echo 1 > f; ls', '--session', 'temp');
+      await home.runOk(['session', 'stop', named.sessionId]);
+      const fresh = await run('l3e', 'ls | wc -l', '--session', 'temp');
+      expect(fresh.sandbox).toEqual({ case: 'fresh', reused: false });
+      expect(await home.runOk(['run', 'l3e', 'ls -A | wc -l', '--session', 'temp'])).toBe('0\n');
+    },
+  );
 
   test('L2: an ephemeral profile without a session gets a throw-away, gone after its turn', async () => {
     const one = await run('l3e', 'echo 1 > f');
@@ -140,48 +153,54 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
       });
   });
 
-  test('turns of a session run one after the other, visibly; those of another beside them', async () => {
-    await home.runOk(['deploy', await writeProject(projects, shellProject('queue'))]);
-    const start = async (text: string, session: string): Promise<string> =>
-      z
-        .object({ turnId: z.string() })
-        .parse(await home.runJson(['run', 'queue', text, '--session', session, '--no-wait'])).turnId;
-    const slow = await start('echo 1 >> order; until [ -e go ]; do sleep 0.1; done; echo 2 >> order', 'a');
-    const next = await start('echo 3 >> order; cat order', 'a');
-    const beside = await run('queue', 'echo at once', '--session', 'b');
-    expect(beside.status).toBe('succeeded');
-    const turnSchema = z.object({ turn: z.object({ status: z.string(), ahead: z.number() }) });
-    expect(turnSchema.parse(await home.runJson(['turn', 'show', next])).turn).toEqual({
-      status: 'queued',
-      ahead: 1,
-    });
-    await home.runOk(['exec', 'queue/a', '--', 'touch', '/workspace/go']);
-    expect(await home.runOk(['turn', 'wait', next])).toBe('1\n2\n3\n');
-    expect(turnSchema.parse(await home.runJson(['turn', 'show', slow])).turn.status).toBe('succeeded');
-  });
+  test.concurrent(
+    'turns of a session run one after the other, visibly; those of another beside them',
+    async () => {
+      await home.runOk(['deploy', await writeProject(projects, shellProject('queue'))]);
+      const start = async (text: string, session: string): Promise<string> =>
+        z
+          .object({ turnId: z.string() })
+          .parse(await home.runJson(['run', 'queue', text, '--session', session, '--no-wait'])).turnId;
+      const slow = await start('echo 1 >> order; until [ -e go ]; do sleep 0.1; done; echo 2 >> order', 'a');
+      const next = await start('echo 3 >> order; cat order', 'a');
+      const beside = await run('queue', 'echo at once', '--session', 'b');
+      expect(beside.status).toBe('succeeded');
+      const turnSchema = z.object({ turn: z.object({ status: z.string(), ahead: z.number() }) });
+      expect(turnSchema.parse(await home.runJson(['turn', 'show', next])).turn).toEqual({
+        status: 'queued',
+        ahead: 1,
+      });
+      await home.runOk(['exec', 'queue/a', '--', 'touch', '/workspace/go']);
+      expect(await home.runOk(['turn', 'wait', next])).toBe('1\n2\n3\n');
+      expect(turnSchema.parse(await home.runJson(['turn', 'show', slow])).turn.status).toBe('succeeded');
+    },
+  );
 
-  test('cancel ends the turn and everything it started, also what left its group', async () => {
-    await home.runOk(['deploy', await writeProject(projects, shellProject('cancel'))]);
-    const { turnId, sessionId } = z
-      .object({ turnId: z.string(), sessionId: z.string() })
-      .parse(
-        await home.runJson([
-          'run',
-          'cancel',
-          'setsid sleep 777 & sleep 777 & trap "" TERM; while :; do sleep 1; done',
-          '--no-wait',
-        ]),
-      );
-    const sleeping = () =>
-      home.runOk(['exec', sessionId, '--', 'sh', '-c', 'ps ax | grep -c "[s]leep 777"; true']);
-    await expect.poll(sleeping, { timeout: 20_000, interval: 300 }).toBe('2\n');
-    await home.runOk(['turn', 'cancel', turnId]);
-    const ended = await home.run(['turn', 'wait', turnId]);
-    expect(ended.code).toBe(130);
-    expect(await sleeping()).toBe('0\n');
-  });
+  test.concurrent(
+    'cancel ends the turn and everything it started, also what left its group',
+    async ({ expect }) => {
+      await home.runOk(['deploy', await writeProject(projects, shellProject('cancel'))]);
+      const { turnId, sessionId } = z
+        .object({ turnId: z.string(), sessionId: z.string() })
+        .parse(
+          await home.runJson([
+            'run',
+            'cancel',
+            'setsid sleep 777 & sleep 777 & trap "" TERM; while :; do sleep 1; done',
+            '--no-wait',
+          ]),
+        );
+      const sleeping = () =>
+        home.runOk(['exec', sessionId, '--', 'sh', '-c', 'ps ax | grep -c "[s]leep 777"; true']);
+      await expect.poll(sleeping, { timeout: 20_000, interval: 300 }).toBe('2\n');
+      await home.runOk(['turn', 'cancel', turnId]);
+      const ended = await home.run(['turn', 'wait', turnId]);
+      expect(ended.code).toBe(130);
+      expect(await sleeping()).toBe('0\n');
+    },
+  );
 
-  test('the same path from exec, the handler, the sidecar and the host', async () => {
+  test.concurrent('the same path from exec, the handler, the sidecar and the host', async () => {
     const body = "def handler(input):\n    open('/workspace/src/ä b.txt', 'w').write('same'); return 1\n";
     await home.runOk(['deploy', await writeProject(projects, handlerProject('paths', body))]);
     const { sessionId } = await run('memory', '{"say": 1}', '--session', 'paths');

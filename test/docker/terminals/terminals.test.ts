@@ -45,22 +45,6 @@ describe('terminals', () => {
     return name;
   };
 
-  test('one at the keyboard: /workspace, the environment of turns, the exit code of the shell', async () => {
-    const { id } = await openTerminal(home, await session('keys'));
-    const seat = new AttachedTerminal(home, id);
-    await seat.waitFor('$ ');
-    seat.type('pwd; echo $COLOUR $HOLDFAST_SESSION_NAME; touch a-file; stty size\r');
-    await seat.waitFor(/\r\/workspace\r\nblue keys\r\n24 80/);
-    expect(await home.runOk(['workspace', 'ls', 'keys'])).toContain('a-file');
-    seat.type('exit 9\r');
-    expect(await seat.exited).toBe(9);
-    expect(await listed(id)).toMatchObject({ status: 'ended', exitCode: 9, why: null });
-    // Its end can be looked at again.
-    const again = new AttachedTerminal(home, id);
-    expect(await again.exited).toBe(9);
-    expect(again.output).toContain('blue keys');
-  });
-
   test('client, supervisor and sidecar are killed one after the other: program and scrollback stay, and nobody has to join again', async () => {
     const { id, sessionId } = await openTerminal(home, await session('hard'));
     const first = new AttachedTerminal(home, id);
@@ -103,83 +87,110 @@ describe('terminals', () => {
     expect(await seat.exited).toBe(129);
   });
 
-  test('it is live: the session stays active past its idle time, is not stopped without --force, and is idle afterwards', async () => {
-    const name = await session('live');
-    const { id } = await openTerminal(home, name);
-    await sleep(2500);
-    expect(await status(name)).toBe('active');
-    const refused = await home.run(['session', 'stop', name]);
-    expect(refused.code).toBe(1);
-    expect(refused.stderr).toMatch(/^error conflict: .*1 terminal still running/m);
-    const reset = await home.run(['session', 'resume', name, '--from', 'clean']);
-    expect(reset.stderr).toMatch(/^error conflict: .*1 terminal still running/m);
-    await home.runOk(['terminal', 'close', id]);
-    expect(['idle', 'paused']).toContain(await status(name));
+  // The others wait most of their time; each has a session of its own.
+  test.concurrent(
+    'one that nobody watches and that says nothing is let go with its session; while it is watched, or works, it is not',
+    async () => {
+      const idle = 'persistence: persistent\nidle: { pause: 1s, stop: 6s }\n';
+      await home.runOk(['deploy', await writeProject(home.projects, shellProject('quiet', idle))]);
+      await home.runOk(['session', 'create', 'quiet', '--name', 'silent']);
+      const { id, sessionId } = await openTerminal(home, 'silent');
+      const history = home.spawn([
+        'session',
+        'events',
+        'silent',
+        '--follow',
+        '--json',
+        '--type',
+        'session.status',
+      ]);
+      let told = '';
+      history.stdout.setEncoding('utf8').on('data', (text: string) => (told += text));
+      const moves = () =>
+        told
+          .split('\n')
+          .slice(0, -1)
+          .map((line) => MoveSchema.parse(JSON.parse(line)));
+      const movedTo = (status: string) => moves().find(({ data }) => data.to === status);
+      const seat = new AttachedTerminal(home, id, '--detach-keys', 'ctrl-],d');
+      seat.type('x=kept; echo he""re\r');
+      await seat.waitFor('here');
+      await sleep(8000);
+      expect(await status('silent')).toBe('active');
+      // Left to itself, but at work for longer than it may be silent.
+      seat.type('for n in $(seq 35); do sleep 0.2; echo ti""ck; done; date +%s%3N > last\r');
+      await seat.waitFor('tick');
+      seat.type('\x1dd');
+      await seat.exited;
+      await waitUntil('it is paused', () => movedTo('paused') !== undefined, 40_000);
+      expect(told).toMatch(/silent for long/);
+      const last = Number(readFileSync(join(home.path, 'workspaces', sessionId, 'last'), 'utf8'));
+      // It was held until its silence was over, and idle for as long as that is allowed, a second.
+      expect(Number(movedTo('idle')?.at) - last).toBeGreaterThan(5900);
+      expect(Number(movedTo('paused')?.at) - last).toBeGreaterThan(6900);
+      const again = new AttachedTerminal(home, id);
+      again.type('echo still $x\r');
+      await again.waitFor('still kept');
+      expect(await status('silent')).toBe('active');
+      await again.kill();
+      await waitUntil('it is stopped', () => movedTo('resumable') !== undefined, 40_000);
+      history.kill();
+      const late = await home.run(['terminal', 'attach', id]);
+      expect(late.stderr).toMatch(/^error not_found: /m);
+    },
+    120_000,
+  );
 
-    const other = await openTerminal(home, name);
-    const seat = new AttachedTerminal(home, other.id);
-    await seat.waitFor('$ ');
-    await home.runOk(['session', 'stop', name, '--force']);
-    expect(await seat.exited).not.toBe(0);
-    expect(seat.stderr).toMatch(
-      /The terminal was ended: its session was stopped|^error (sandbox_lost|not_found)/m,
-    );
-    expect(await listed(other.id)).toBeUndefined();
-    expect(await status(name)).toBe('resumable');
-    const late = await home.run(['terminal', 'attach', other.id]);
-    expect(late.stderr).toMatch(/^error not_found: .*over/m);
-  });
+  test.concurrent(
+    'one at the keyboard: /workspace, the environment of turns, the exit code of the shell',
+    async () => {
+      const { id } = await openTerminal(home, await session('keys'));
+      const seat = new AttachedTerminal(home, id);
+      await seat.waitFor('$ ');
+      seat.type('pwd; echo $COLOUR $HOLDFAST_SESSION_NAME; touch a-file; stty size\r');
+      await seat.waitFor(/\r\/workspace\r\nblue keys\r\n24 80/);
+      expect(await home.runOk(['workspace', 'ls', 'keys'])).toContain('a-file');
+      seat.type('exit 9\r');
+      expect(await seat.exited).toBe(9);
+      expect(await listed(id)).toMatchObject({ status: 'ended', exitCode: 9, why: null });
+      // Its end can be looked at again.
+      const again = new AttachedTerminal(home, id);
+      expect(await again.exited).toBe(9);
+      expect(again.output).toContain('blue keys');
+    },
+  );
 
-  test('one that nobody watches and that says nothing is let go with its session; while it is watched, or works, it is not', async () => {
-    const idle = 'persistence: persistent\nidle: { pause: 1s, stop: 6s }\n';
-    await home.runOk(['deploy', await writeProject(home.projects, shellProject('quiet', idle))]);
-    await home.runOk(['session', 'create', 'quiet', '--name', 'silent']);
-    const { id, sessionId } = await openTerminal(home, 'silent');
-    const history = home.spawn([
-      'session',
-      'events',
-      'silent',
-      '--follow',
-      '--json',
-      '--type',
-      'session.status',
-    ]);
-    let told = '';
-    history.stdout.setEncoding('utf8').on('data', (text: string) => (told += text));
-    const moves = () =>
-      told
-        .split('\n')
-        .slice(0, -1)
-        .map((line) => MoveSchema.parse(JSON.parse(line)));
-    const movedTo = (status: string) => moves().find(({ data }) => data.to === status);
-    const seat = new AttachedTerminal(home, id, '--detach-keys', 'ctrl-],d');
-    seat.type('x=kept; echo he""re\r');
-    await seat.waitFor('here');
-    await sleep(8000);
-    expect(await status('silent')).toBe('active');
-    // Left to itself, but at work for longer than it may be silent.
-    seat.type('for n in $(seq 35); do sleep 0.2; echo ti""ck; done; date +%s%3N > last\r');
-    await seat.waitFor('tick');
-    seat.type('\x1dd');
-    await seat.exited;
-    await waitUntil('it is paused', () => movedTo('paused') !== undefined, 40_000);
-    expect(told).toMatch(/silent for long/);
-    const last = Number(readFileSync(join(home.path, 'workspaces', sessionId, 'last'), 'utf8'));
-    // It was held until its silence was over, and idle for as long as that is allowed, a second.
-    expect(Number(movedTo('idle')?.at) - last).toBeGreaterThan(5900);
-    expect(Number(movedTo('paused')?.at) - last).toBeGreaterThan(6900);
-    const again = new AttachedTerminal(home, id);
-    again.type('echo still $x\r');
-    await again.waitFor('still kept');
-    expect(await status('silent')).toBe('active');
-    await again.kill();
-    await waitUntil('it is stopped', () => movedTo('resumable') !== undefined, 40_000);
-    history.kill();
-    const late = await home.run(['terminal', 'attach', id]);
-    expect(late.stderr).toMatch(/^error not_found: /m);
-  }, 120_000);
+  test.concurrent(
+    'it is live: the session stays active past its idle time, is not stopped without --force, and is idle afterwards',
+    async () => {
+      const name = await session('live');
+      const { id } = await openTerminal(home, name);
+      await sleep(2500);
+      expect(await status(name)).toBe('active');
+      const refused = await home.run(['session', 'stop', name]);
+      expect(refused.code).toBe(1);
+      expect(refused.stderr).toMatch(/^error conflict: .*1 terminal still running/m);
+      const reset = await home.run(['session', 'resume', name, '--from', 'clean']);
+      expect(reset.stderr).toMatch(/^error conflict: .*1 terminal still running/m);
+      await home.runOk(['terminal', 'close', id]);
+      expect(['idle', 'paused']).toContain(await status(name));
 
-  test('paused by hand it waits with what was typed; joining it wakes the session', async () => {
+      const other = await openTerminal(home, name);
+      const seat = new AttachedTerminal(home, other.id);
+      await seat.waitFor('$ ');
+      await home.runOk(['session', 'stop', name, '--force']);
+      expect(await seat.exited).not.toBe(0);
+      expect(seat.stderr).toMatch(
+        /The terminal was ended: its session was stopped|^error (sandbox_lost|not_found)/m,
+      );
+      expect(await listed(other.id)).toBeUndefined();
+      expect(await status(name)).toBe('resumable');
+      const late = await home.run(['terminal', 'attach', other.id]);
+      expect(late.stderr).toMatch(/^error not_found: .*over/m);
+    },
+  );
+
+  test.concurrent('paused by hand it waits with what was typed; joining it wakes the session', async () => {
     const name = await session('pause');
     const { id } = await openTerminal(home, name);
     const seat = new AttachedTerminal(home, id, '--detach-keys', 'ctrl-],d');
@@ -199,80 +210,89 @@ describe('terminals', () => {
     await other.exited;
   });
 
-  test('the agent’s container is killed: the terminal is over and says so, and the next one gets a new sandbox', async () => {
-    const name = await session('killed');
-    const { id, sessionId } = await openTerminal(home, name);
-    const seat = new AttachedTerminal(home, id);
-    await seat.waitFor('$ ');
-    await home.killContainer(sessionId, 'agent');
-    expect(await seat.exited).toBe(1);
-    expect(seat.stderr).toMatch(/^error (sandbox_lost|not_found): /m);
-    await waitUntil('the end is on record', async () => (await listed(id))?.status !== 'running');
-    const next = await openTerminal(home, name);
-    const again = new AttachedTerminal(home, next.id);
-    await again.waitFor('$ ');
-    await home.runOk(['terminal', 'close', next.id]);
-    await again.exited;
-  });
-
-  test('asked for twice with one opId it is opened once, and it is told of its size also while its session is paused', async () => {
-    const name = await session('once');
-    const { peer, close } = await connectTo(home.path);
-    try {
-      const open = () =>
-        peer.call('terminal/open', { session: name, columns: 80, rows: 24, opId: 'open-it-once' });
-      const [first, second] = await Promise.all([open(), open()]);
-      const { terminalId: id, sessionId } = first.terminal;
-      expect(second.terminal.terminalId).toBe(id);
-      expect((await open()).terminal).toMatchObject({ terminalId: id, status: 'running' });
-      const mine = await peer.call('terminal/list', { session: name });
-      expect(mine.terminals).toHaveLength(1);
-
+  test.concurrent(
+    'the agent’s container is killed: the terminal is over and says so, and the next one gets a new sandbox',
+    async () => {
+      const name = await session('killed');
+      const { id, sessionId } = await openTerminal(home, name);
       const seat = new AttachedTerminal(home, id);
       await seat.waitFor('$ ');
-      await peer.call('session/pause', { session: name });
-      for (const columns of [111, 99])
-        await peer.call('terminal/resize', { terminal: id, columns, rows: 37 });
-      expect(await status(name)).toBe('paused');
-      await peer.call('terminal/attach', { terminal: id });
-      // Told a moment after it has been woken.
-      seat.type('until test "$(stty size)" = "37 99"; do sleep 0.1; done; echo la""st\r');
-      await seat.waitFor('last');
+      await home.killContainer(sessionId, 'agent');
+      expect(await seat.exited).toBe(1);
+      expect(seat.stderr).toMatch(/^error (sandbox_lost|not_found): /m);
+      await waitUntil('the end is on record', async () => (await listed(id))?.status !== 'running');
+      const next = await openTerminal(home, name);
+      const again = new AttachedTerminal(home, next.id);
+      await again.waitFor('$ ');
+      await home.runOk(['terminal', 'close', next.id]);
+      await again.exited;
+    },
+  );
 
-      await peer.call('terminal/close', { terminal: id });
-      await seat.exited;
-      expect((await open()).terminal).toMatchObject({ terminalId: id, status: 'ended' });
-      await peer.call('terminal/close', { terminal: id });
-      await expect(open()).rejects.toMatchObject({ code: 'not_found' });
-      await waitUntil('nothing is live', async () => (await status(name)) !== 'active');
-      expect(sessionId).toMatch(/^ses-/);
-    } finally {
-      close();
-    }
-  });
+  test.concurrent(
+    'asked for twice with one opId it is opened once, and it is told of its size also while its session is paused',
+    async () => {
+      const name = await session('once');
+      const { peer, close } = await connectTo(home.path);
+      try {
+        const open = () =>
+          peer.call('terminal/open', { session: name, columns: 80, rows: 24, opId: 'open-it-once' });
+        const [first, second] = await Promise.all([open(), open()]);
+        const { terminalId: id, sessionId } = first.terminal;
+        expect(second.terminal.terminalId).toBe(id);
+        expect((await open()).terminal).toMatchObject({ terminalId: id, status: 'running' });
+        const mine = await peer.call('terminal/list', { session: name });
+        expect(mine.terminals).toHaveLength(1);
 
-  test('a restore is refused while it is open, and ends it, saying why, where that is asked for', async () => {
-    const name = await session('restored');
-    const { id } = await openTerminal(home, name);
-    const seat = new AttachedTerminal(home, id);
-    await seat.waitFor('$ ');
-    seat.type('echo first > kept; echo ma""de\r');
-    await seat.waitFor('made');
-    const snapshot = /snp-[a-z2-7]+/.exec(await home.runOk(['snapshot', 'create', name]))?.[0] ?? '';
-    seat.type('echo second > kept; echo ma""de\r');
-    await seat.waitFor('made');
-    const refused = await home.run(['snapshot', 'restore', name, snapshot]);
-    expect(refused.stderr).toMatch(/^error conflict: .*1 terminal still running/m);
-    await home.runOk(['snapshot', 'restore', name, snapshot, '--cancel']);
-    // Its shell got a HUP.
-    expect(await seat.exited).toBe(129);
-    expect(seat.stderr).toContain(
-      'The terminal was ended: the workspace of its session was restored from a snapshot',
-    );
-    expect(await home.runOk(['workspace', 'cat', name, 'kept'])).toBe('first\n');
-  });
+        const seat = new AttachedTerminal(home, id);
+        await seat.waitFor('$ ');
+        await peer.call('session/pause', { session: name });
+        for (const columns of [111, 99])
+          await peer.call('terminal/resize', { terminal: id, columns, rows: 37 });
+        expect(await status(name)).toBe('paused');
+        await peer.call('terminal/attach', { terminal: id });
+        // Told a moment after it has been woken.
+        seat.type('until test "$(stty size)" = "37 99"; do sleep 0.1; done; echo la""st\r');
+        await seat.waitFor('last');
 
-  test('a program of its own, and too many', async () => {
+        await peer.call('terminal/close', { terminal: id });
+        await seat.exited;
+        expect((await open()).terminal).toMatchObject({ terminalId: id, status: 'ended' });
+        await peer.call('terminal/close', { terminal: id });
+        await expect(open()).rejects.toMatchObject({ code: 'not_found' });
+        await waitUntil('nothing is live', async () => (await status(name)) !== 'active');
+        expect(sessionId).toMatch(/^ses-/);
+      } finally {
+        close();
+      }
+    },
+  );
+
+  test.concurrent(
+    'a restore is refused while it is open, and ends it, saying why, where that is asked for',
+    async () => {
+      const name = await session('restored');
+      const { id } = await openTerminal(home, name);
+      const seat = new AttachedTerminal(home, id);
+      await seat.waitFor('$ ');
+      seat.type('echo first > kept; echo ma""de\r');
+      await seat.waitFor('made');
+      const snapshot = /snp-[a-z2-7]+/.exec(await home.runOk(['snapshot', 'create', name]))?.[0] ?? '';
+      seat.type('echo second > kept; echo ma""de\r');
+      await seat.waitFor('made');
+      const refused = await home.run(['snapshot', 'restore', name, snapshot]);
+      expect(refused.stderr).toMatch(/^error conflict: .*1 terminal still running/m);
+      await home.runOk(['snapshot', 'restore', name, snapshot, '--cancel']);
+      // Its shell got a HUP.
+      expect(await seat.exited).toBe(129);
+      expect(seat.stderr).toContain(
+        'The terminal was ended: the workspace of its session was restored from a snapshot',
+      );
+      expect(await home.runOk(['workspace', 'cat', name, 'kept'])).toBe('first\n');
+    },
+  );
+
+  test.concurrent('a program of its own, and too many', async () => {
     const name = await session('many');
     const { id, sessionId } = await openTerminal(
       home,

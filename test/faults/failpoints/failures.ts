@@ -1,6 +1,7 @@
 import { expect } from 'vitest';
 import type { FailpointName } from '../../../supervisor/base/failpoints.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
+import { soakCount } from '../../setup/run-length.ts';
 import { expectSettled } from '../harness/expectations.ts';
 import {
   fixture,
@@ -75,7 +76,7 @@ export async function failThenReuseName(point: Failing): Promise<void> {
   expect(await runTurn(at, id, 'echo work > work; cat work')).toBe('work\n');
   await at.call('session/stop', { session: id });
 
-  for (const _ of [1, 2]) {
+  for (let next = 0; next < soakCount(1, 2); next += 1) {
     await killSupervisor(at);
     await startNextSupervisor(at);
     await expectSettled(at);
