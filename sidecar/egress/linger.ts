@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { loadLibc } from '../libc.ts';
 
 const SOL_SOCKET = 1;
 const SO_LINGER = 13;
@@ -14,14 +15,9 @@ export interface Linger {
 
 /** Loads koffi at first use. Without koffi, connections of a killed sidecar end as if they were complete. */
 export async function loadLinger(): Promise<Linger> {
-  let koffi;
-  try {
-    ({ default: koffi } = await import('koffi'));
-  } catch (error) {
-    console.error('egress: connections cannot be reset on close:', error);
-    return { resetOnClose: () => false, flushOnClose: () => undefined };
-  }
-  const setsockopt = koffi.load(null).func('int setsockopt(int, int, int, void *, uint)');
+  const libc = await loadLibc('egress: connections cannot be reset on close');
+  if (libc === null) return { resetOnClose: () => false, flushOnClose: () => undefined };
+  const setsockopt = libc.func('int setsockopt(int, int, int, void *, uint)');
   const set = (socket: Socket, on: number): boolean => {
     const fd = descriptorOf(socket);
     if (fd === null) return false;

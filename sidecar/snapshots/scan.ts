@@ -169,7 +169,7 @@ export class Scan implements WalkVisitor {
     this.#hardLinkContents.clear();
     this.#missing = this.#missingCharacters = 0;
     this.#missingPaths = [];
-    const walker = new Walk({ system, chmods, temporaryEntries, walker: this, top: baseline });
+    const walker = new Walk({ system, chmods, temporaryEntries, visitor: this, top: baseline });
     const walk = await walker.run(root);
     if (walker.wasRenamed) this.#wasRenamed = true;
     return walk;

@@ -1,36 +1,31 @@
 import { constants } from 'node:fs';
+import type { TemporaryEntries } from '../files/temporary-entries.ts';
+import { CachedDirectory, detachedCopy, nameKey } from './cached-directory.ts';
 import {
-  matchesFingerprint,
-  isInvalidated,
+  type DirectoryListing,
+  addressOfNames,
+  readListing,
+  storeListing,
+  useCachedFingerprint,
+} from './directory-listing.ts';
+import { DirectoryStack, type Level } from './directory-stack.ts';
+import { direntLength, direntName, direntType, isDotEntry, TYPE_DIRECTORY, TYPE_UNKNOWN } from './dirents.ts';
+import {
   areEqualFingerprints,
   FINGERPRINT_WORDS,
   inodeOf,
+  isInvalidated,
   keepModeAndCtime,
   linksOf,
+  matchesFingerprint,
   modeOf,
-  writeFingerprint,
   sizeOf,
+  writeFingerprint,
 } from './fingerprint.ts';
-import { CachedDirectory, nameKey, detachedCopy } from './cached-directory.ts';
-import { mayContainTemporaryNames, type TemporaryEntries } from '../files/temporary-entries.ts';
+import { STAT, type SystemCalls } from './system-calls.ts';
 import type { TemporaryChmods } from './temporary-chmods.ts';
-import {
-  countDirents,
-  hasUnknownTypes,
-  isDotEntry,
-  DIRENT_NAME_OFFSET,
-  direntLength,
-  direntName,
-  direntType,
-  TYPE_DIRECTORY,
-  TYPE_UNKNOWN,
-  withoutDirents,
-} from './dirents.ts';
-import type { SystemCalls } from './system-calls.ts';
-import { type Level, DirectoryStack } from './directory-stack.ts';
 
 const { S_IFDIR, S_IFMT, S_IFREG } = constants;
-const NO_RECORDS = Buffer.alloc(0);
 /** Names between two checks for cancellation. */
 const NAMES_A_CHECK = 512;
 
@@ -91,7 +86,7 @@ export class Walk {
   readonly #system: SystemCalls;
   readonly #chmods: TemporaryChmods;
   readonly #temporaryEntries: TemporaryEntries;
-  readonly #walker: WalkVisitor;
+  readonly #visitor: WalkVisitor;
   readonly #top: CachedDirectory;
   readonly #visited = new Set<CachedDirectory>();
   readonly #hardLinks = new Map<bigint, EntryLocation[]>();
@@ -104,192 +99,180 @@ export class Walk {
     system: SystemCalls;
     chmods: TemporaryChmods;
     temporaryEntries: TemporaryEntries;
-    walker: WalkVisitor;
+    visitor: WalkVisitor;
     top: CachedDirectory;
   }) {
     this.#system = options.system;
     this.#chmods = options.chmods;
     this.#temporaryEntries = options.temporaryEntries;
-    this.#walker = options.walker;
+    this.#visitor = options.visitor;
     this.#top = options.top;
   }
 
   /** The caller owns `root`. Errors: `file_not_regular` for a device, and converted system errors. */
   async run(root: number): Promise<WalkResult> {
-    const way = new DirectoryStack({ system: this.#system, chmods: this.#chmods });
+    const stack = new DirectoryStack({ system: this.#system, chmods: this.#chmods });
     try {
-      const top = way.enter(root, this.#top);
+      const top = stack.enter(root, this.#top);
       if (top === null) throw new Error('the workspace cannot be opened');
       let complete = await this.#visit(top);
-      for (let level = way.innermost; level !== undefined && complete; level = way.innermost) {
+      for (let level = stack.innermost; level !== undefined && complete; level = stack.innermost) {
         const directory = level.directory.children[level.nextChild];
         if (directory === undefined) {
-          way.leave();
+          stack.leave();
           continue;
         }
         level.nextChild += 1;
-        const below = way.enter(level.fd, directory);
+        const below = stack.enter(level.fd, directory);
         if (below === null) this.#dropChild(level, directory);
         else complete = await this.#visit(below);
       }
       return { ...this.#totals, complete, visited: this.#visited, hardLinks: this.#hardLinks };
     } finally {
-      way.closeAll();
+      stack.closeAll();
     }
   }
 
   #dropChild(level: Level, directory: CachedDirectory): void {
-    this.#walker.entryVanished(level.directory, directory.name);
+    this.#visitor.entryVanished(level.directory, directory.name);
     level.directory.removeName(directory.name);
     level.nextChild -= 1;
   }
 
-  /** Compares every name of a directory. Returns false to end the walk. */
-  async #visit({ directory, fd, originalFingerprint }: Level): Promise<boolean> {
-    const system = this.#system;
-    const totals = this.#totals;
+  /** Compares a directory and all its names with their cached state. Returns false to end the walk. */
+  async #visit(level: Level): Promise<boolean> {
+    const { directory, fd } = level;
     this.#visited.add(directory);
-    totals.directories += 1;
-    const { dirents, isInScratch } = this.#list(fd, directory.dirents);
+    this.#totals.directories += 1;
+    const listing = readListing(this.#system, this.#temporaryEntries, fd, directory);
     // Read after the listing: if its ctime is old enough, so is the listing.
-    system.statFd(fd);
-    writeFingerprint(system.stat, this.#fingerprint, 0);
-    if (originalFingerprint !== null) keepModeAndCtime(this.#fingerprint, originalFingerprint);
-    if (!areEqualFingerprints(this.#fingerprint, directory.fingerprint)) {
-      this.#walker.directoryChanged(directory, fd, this.#fingerprint);
-      directory.fingerprint.set(this.#fingerprint);
+    this.#compareDirectory(level);
+    const shouldContinue = await this.#compareNames(listing);
+    storeListing(listing);
+    for (const name of listing.vanished) {
+      this.#visitor.entryVanished(directory, name);
+      directory.removeName(name);
     }
-    const isSame = dirents === directory.dirents && directory.hasKnownTypes;
-    const known = isSame ? null : cachedNames(directory);
-    const fingerprints = isSame
-      ? directory.fingerprints
-      : new Uint32Array(countDirents(dirents) * FINGERPRINT_WORDS);
-    const children: CachedDirectory[] = [];
-    const gone: Buffer[] = [];
+    const pause = this.#visitor.directoryVisited(directory);
+    if (pause !== undefined) await pause;
+    return shouldContinue;
+  }
+
+  #compareDirectory({ directory, fd, originalFingerprint }: Level): void {
+    const fingerprint = this.#fingerprint;
+    this.#system.statFd(fd);
+    writeFingerprint(this.#system.stat, fingerprint, 0);
+    if (originalFingerprint !== null) keepModeAndCtime(fingerprint, originalFingerprint);
+    if (areEqualFingerprints(fingerprint, directory.fingerprint)) return;
+    this.#visitor.directoryChanged(directory, fd, fingerprint);
+    directory.fingerprint.set(fingerprint);
+  }
+
+  /**
+   * Compares the names of a listing. Returns false to end the walk. The rest of the listing is then only copied from its
+   * cached state. Most names have not changed: for them this does one system call and allocates nothing.
+   */
+  async #compareNames(listing: DirectoryListing): Promise<boolean> {
+    const system = this.#system;
+    const { stat } = system;
+    const { dirents, fingerprints, cachedNames, fd } = listing;
+    const addresses = addressOfNames(system, listing);
     let shouldContinue = true;
     let index = -FINGERPRINT_WORDS;
     let sinceCheck = 0;
-
     for (let at = 0; at < dirents.length; at += direntLength(dirents, at)) {
       if (isDotEntry(dirents, at)) continue;
       index += FINGERPRINT_WORDS;
       if (direntType(dirents, at) === TYPE_DIRECTORY) {
-        if (isSame) continue;
-        children.push(this.#childAt(directory, dirents, at, known));
+        if (cachedNames !== null) this.#addChild(listing, at, dirents.readBigUInt64LE(at));
         continue;
       }
-      if (known !== null) {
-        const old = known.get(nameKey(direntName(dirents, at)))?.index;
-        if (old !== undefined)
-          fingerprints.set(directory.fingerprints.subarray(old, old + FINGERPRINT_WORDS), index);
-      }
+      if (cachedNames !== null) useCachedFingerprint(listing, at, index);
       if (!shouldContinue) continue;
       sinceCheck += 1;
       if (sinceCheck === NAMES_A_CHECK) {
-        this.#walker.check(totals);
+        this.#visitor.check(this.#totals);
         sinceCheck = 0;
       }
-      const address = isInScratch
-        ? system.direntBufferAddress + at + DIRENT_NAME_OFFSET
-        : system.addressOf(direntName(dirents, at));
-      if (!system.statAt(fd, address)) {
-        gone.push(Buffer.from(direntName(dirents, at)));
+      if (
+        !system.statAt(fd, addresses === null ? system.addressOf(direntName(dirents, at)) : addresses + at)
+      ) {
+        listing.vanished.push(Buffer.from(direntName(dirents, at)));
         continue;
       }
-      if (!matchesFingerprint(system.stat, fingerprints, index)) {
-        writeFingerprint(system.stat, this.#fingerprint, 0);
-        const name = Buffer.from(direntName(dirents, at));
-        if ((modeOf(this.#fingerprint) & S_IFMT) === S_IFDIR) {
-          if (direntType(dirents, at) === TYPE_UNKNOWN)
-            children.push(this.#childNamed(directory, name, known));
-          else gone.push(name); // It became a directory during the walk.
+      if (!matchesFingerprint(stat, fingerprints, index)) {
+        if (isDirectory(stat)) {
+          this.#foundDirectory(listing, at);
           continue;
         }
-        const fingerprint = this.#fingerprint.slice();
-        const went = this.#walker.entryChanged(
-          { directory, name },
-          fd,
-          fingerprint,
-          isInvalidated(fingerprints, index),
-        );
-        shouldContinue = typeof went === 'boolean' ? went : await went;
+        const reported = this.#reportChange(listing, at, index);
+        shouldContinue = typeof reported === 'boolean' ? reported : await reported;
         if (!shouldContinue) continue;
-        fingerprints.set(fingerprint, index);
       }
-      totals.files += 1;
-      const links = linksOf(fingerprints, index);
-      const isFile = (modeOf(fingerprints, index) & S_IFMT) === S_IFREG;
-      if (links > 1) {
-        const inode = inodeOf(fingerprints, index);
-        const names = this.#hardLinks.get(inode);
-        const name = { directory, name: detachedCopy(direntName(dirents, at)) };
-        if (names !== undefined) names.push(name);
-        else {
-          this.#hardLinks.set(inode, [name]);
-          if (isFile) totals.bytes += sizeOf(fingerprints, index);
-        }
-      } else if (isFile) totals.bytes += sizeOf(fingerprints, index);
+      this.#count(listing, at, index);
     }
-    if (!isSame) {
-      directory.dirents = dirents;
-      directory.fingerprints = fingerprints;
-      directory.children = children;
-      directory.hasKnownTypes = !hasUnknownTypes(dirents);
-      directory.isDirty = true;
-      directory.haveNamesChanged = true;
-    }
-    for (const name of gone) {
-      this.#walker.entryVanished(directory, name);
-      directory.removeName(name);
-    }
-    const rest = this.#walker.directoryVisited(directory);
-    if (rest !== undefined) await rest;
     return shouldContinue;
   }
 
-  /**
-   * All names of an open directory without our temporary entries. Returns the cached buffer itself if the names are the
-   * same.
-   */
-  #list(fd: number, known: Buffer): { dirents: Buffer; isInScratch: boolean } {
-    const scratch = this.#system.direntBuffer;
-    const first = this.#system.readDirents(fd);
-    if (first === 0) return { dirents: known.length === 0 ? known : NO_RECORDS, isInScratch: false };
-    const isKnown = first === known.length && scratch.compare(known, 0, first, 0, first) === 0;
-    const parts = [isKnown ? known : detachedCopy(scratch.subarray(0, first))];
-    for (let more = this.#system.readDirents(fd); more > 0; more = this.#system.readDirents(fd)) {
-      parts.push(detachedCopy(scratch.subarray(0, more)));
-    }
-    const listed = parts.length === 1 ? (parts[0] ?? NO_RECORDS) : Buffer.concat(parts);
-    // Temporary entries of running operations are not part of the workspace. The cached names have none.
-    const isOurs = (name: Buffer): boolean => this.#temporaryEntries.isTemporary(fd, name);
-    const dirents =
-      listed !== known && mayContainTemporaryNames(listed) ? withoutDirents(listed, isOurs) : listed;
-    const isInScratch = parts.length === 1 && dirents === listed;
-    return { dirents: dirents !== known && dirents.equals(known) ? known : dirents, isInScratch };
+  /** A name of unknown type, or one that became a directory during the walk. */
+  #foundDirectory(listing: DirectoryListing, at: number): void {
+    if (direntType(listing.dirents, at) === TYPE_UNKNOWN) this.#addChild(listing, at);
+    else listing.vanished.push(Buffer.from(direntName(listing.dirents, at)));
   }
 
-  #childAt(parent: CachedDirectory, dirents: Buffer, at: number, known: CachedNames | null): CachedDirectory {
-    return this.#childNamed(
-      parent,
-      detachedCopy(direntName(dirents, at)),
-      known,
-      dirents.readBigUInt64LE(at),
+  /** Reports a new or changed entry with its stat, and stores the fingerprint that the visitor leaves. */
+  #reportChange(listing: DirectoryListing, at: number, index: number): boolean | Promise<boolean> {
+    const { directory, dirents, fingerprints, fd } = listing;
+    const fingerprint = new Uint32Array(FINGERPRINT_WORDS);
+    writeFingerprint(this.#system.stat, fingerprint, 0);
+    const store = (shouldContinue: boolean): boolean => {
+      if (shouldContinue) fingerprints.set(fingerprint, index);
+      return shouldContinue;
+    };
+    const location = { directory, name: Buffer.from(direntName(dirents, at)) };
+    const isAgain = isInvalidated(fingerprints, index);
+    const reported = this.#visitor.entryChanged(location, fd, fingerprint, isAgain);
+    return typeof reported === 'boolean' ? store(reported) : reported.then(store);
+  }
+
+  /** Counts an entry by its fingerprint. A file with several hard links counts its bytes once. */
+  #count(listing: DirectoryListing, at: number, index: number): void {
+    const { fingerprints } = listing;
+    this.#totals.files += 1;
+    const isFile = (modeOf(fingerprints, index) & S_IFMT) === S_IFREG;
+    const isFirst = linksOf(fingerprints, index) <= 1 || this.#addHardLink(listing, at, index);
+    if (isFile && isFirst) this.#totals.bytes += sizeOf(fingerprints, index);
+  }
+
+  /** Stores a name of a file with several hard links. True for the first name of the file. */
+  #addHardLink({ directory, dirents, fingerprints }: DirectoryListing, at: number, index: number): boolean {
+    const inode = inodeOf(fingerprints, index);
+    const location = { directory, name: detachedCopy(direntName(dirents, at)) };
+    const others = this.#hardLinks.get(inode);
+    if (others === undefined) this.#hardLinks.set(inode, [location]);
+    else others.push(location);
+    return others === undefined;
+  }
+
+  /** Adds a child with its cached state, which is found by name or, if it was renamed, by inode. */
+  #addChild(
+    { directory: parent, dirents, cachedNames, children }: DirectoryListing,
+    at: number,
+    inode?: bigint,
+  ): void {
+    const name = detachedCopy(direntName(dirents, at));
+    const cached = cachedNames?.get(nameKey(name))?.directory;
+    const isSame = cached !== undefined && (inode === undefined || inodeOf(cached.fingerprint) === inode);
+    children.push(
+      isSame ? cached : (this.#renamedChild(parent, name, inode) ?? new CachedDirectory(parent, name)),
     );
   }
 
-  /** The cached state of a directory by its name or, if it was renamed, by its inode. */
-  #childNamed(
-    parent: CachedDirectory,
-    name: Buffer,
-    known: CachedNames | null,
-    inode?: bigint,
-  ): CachedDirectory {
-    const before = known?.get(nameKey(name))?.directory;
-    if (before !== undefined && (inode === undefined || inodeOf(before.fingerprint) === inode)) return before;
+  /** The cached state of a directory that had another name. Null if there is none. */
+  #renamedChild(parent: CachedDirectory, name: Buffer, inode: bigint | undefined): CachedDirectory | null {
     const renamed = inode === undefined ? undefined : this.#directoriesByInode().get(inode);
     // A directory that this walk has already visited was moved meanwhile, and is scanned as a new one.
-    if (renamed === undefined || this.#visited.has(renamed)) return new CachedDirectory(parent, name);
+    if (renamed === undefined || this.#visited.has(renamed)) return null;
     this.#directoriesByInode().delete(inodeOf(renamed.fingerprint));
     renamed.parent = parent;
     renamed.name = name;
@@ -308,20 +291,6 @@ export class Walk {
   }
 }
 
-type CachedNames = ReadonlyMap<
-  string,
-  { readonly index: number; readonly directory: CachedDirectory | undefined }
->;
-
-function cachedNames(directory: CachedDirectory): CachedNames {
-  const known = new Map<string, { index: number; directory: CachedDirectory | undefined }>();
-  const children = new Map(directory.children.map((below) => [nameKey(below.name), below]));
-  let index = 0;
-  for (let at = 0; at < directory.dirents.length; at += direntLength(directory.dirents, at)) {
-    if (isDotEntry(directory.dirents, at)) continue;
-    const key = nameKey(direntName(directory.dirents, at));
-    known.set(key, { index, directory: children.get(key) });
-    index += FINGERPRINT_WORDS;
-  }
-  return known;
+function isDirectory(stat: Uint32Array): boolean {
+  return ((stat[STAT.mode] ?? 0) & S_IFMT) === S_IFDIR;
 }

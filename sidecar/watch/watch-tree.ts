@@ -1,4 +1,4 @@
-import { type BigIntStats, fstatSync, lstatSync, opendirSync } from 'node:fs';
+import { type BigIntStats, type Dirent, fstatSync, lstatSync, opendirSync } from 'node:fs';
 import { encodeName } from '../../protocol/paths.ts';
 import type { FileChange, WatchMode } from '../../protocol/watch.ts';
 import { type Directory, isPathError } from '../files/directory.ts';
@@ -45,6 +45,24 @@ export interface WatchTreeOptions {
   readonly excludes: Excludes | null;
   readonly budget: WatchBudget;
   readonly pollMs?: number;
+}
+
+/** A folder that is being read. */
+interface FolderRead {
+  readonly folder: WatchedFolder;
+  /** Its changes cause no events. */
+  readonly isPolled: boolean;
+  /** Its entries at the last read. Null if they are not known. */
+  readonly before: ReadonlyMap<string, string> | null;
+}
+
+/** An entry of a folder that is being read. */
+interface FoundEntry {
+  readonly name: string;
+  /** Empty if it was not needed. */
+  readonly signature: string;
+  /** Null if it is not a folder. */
+  readonly folderIdentity: string | null;
 }
 
 /**
@@ -200,61 +218,89 @@ export class WatchTree {
     }
   }
 
-  /** Reads a folder. Reports entries that are gone, and returns the child folders to read next. */
+  /**
+   * Reads a folder and stores its entries. Reports the changes that no inotify event reports: everything with `report`, and
+   * all differences in a polled folder. Returns the child folders to read next.
+   */
   async #read(folder: WatchedFolder, report: boolean, slices: TimeSlice): Promise<WatchedFolder[]> {
     const directory = this.#open(folder);
     if (directory === null) return [];
     this.#folders.watchOrPoll(folder, directory);
-    const isPolled = folder.watcher === null;
-    const before = folder.entries;
-    const seen = new Map<string, string>();
-    const found: WatchedFolder[] = [];
+    const read: FolderRead = { folder, isPolled: folder.watcher === null, before: folder.entries };
+    const entries = new Map<string, string>();
+    const toRead: WatchedFolder[] = [];
     let fits = true;
     // A descriptor of its own: during a pause, other tasks may read other folders.
-    const entries = opendirSync(directory.selfPath, { encoding: 'latin1', bufferSize: 512 });
+    const listing = opendirSync(directory.selfPath, { encoding: 'latin1', bufferSize: 512 });
     try {
-      for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
-        const { name } = entry;
+      for (let entry = listing.readSync(); entry !== null; entry = listing.readSync()) {
         if (slices.isUsedUp) await slices.yieldToEventLoop();
-        if (this.#isExcluded(folder, name)) continue;
-        const stat = isPolled || entry.isDirectory() ? this.#stat(folder, name) : undefined;
-        if (stat === null) continue;
-        const signature = stat === undefined ? '' : signatureOf(stat);
-        fits = fits && this.#folders.hasCapacityFor(folder, seen.size + 1);
-        if (fits) seen.set(name, signature);
-        const was = before?.get(name);
-        if (report) this.#report(folder, name, 'created');
-        else if (before !== null && isPolled) {
-          if (was === undefined) this.#report(folder, name, 'created');
-          else if (was !== signature && was !== '' && stat?.isDirectory() !== true)
-            this.#report(folder, name, 'changed');
-        }
-        if (stat?.isDirectory() !== true || !this.#options.recursive) continue;
-        const child = folder.children.get(name);
-        if (child?.identity === identityOf(stat)) {
-          if (!isPolled || this.#wasNeverRead(child)) found.push(child);
-          continue;
-        }
-        if (child !== undefined) {
-          this.#folders.removeTree(child);
-          this.#overflow();
-        }
-        const adopted = this.#folders.addFolder(folder, name, identityOf(stat));
-        if (adopted !== null) found.push(adopted);
+        const found = this.#found(read, entry);
+        if (found === null) continue;
+        fits = fits && this.#folders.hasCapacityFor(folder, entries.size + 1);
+        if (fits) entries.set(found.name, found.signature);
+        if (report) this.#report(folder, found.name, 'created');
+        else this.#reportDifference(read, found);
+        const child = this.#childToRead(read, found);
+        if (child !== null) toRead.push(child);
       }
     } finally {
-      entries.closeSync();
+      listing.closeSync();
     }
-    if (before !== null && fits) {
-      for (const name of before.keys()) {
-        if (seen.has(name)) continue;
-        const child = folder.children.get(name);
-        if (child !== undefined) this.#folders.removeTree(child);
-        if (isPolled) this.#report(folder, name, 'deleted');
-      }
+    if (fits) this.#removeMissing(read, entries);
+    this.#folders.replaceEntries(folder, fits ? entries : null);
+    return toRead;
+  }
+
+  /** An entry to watch. Null if it is excluded or already gone. Only a polled folder needs the stat of a file. */
+  #found({ folder, isPolled }: FolderRead, entry: Dirent): FoundEntry | null {
+    const { name } = entry;
+    if (this.#isExcluded(folder, name)) return null;
+    if (!isPolled && !entry.isDirectory()) return { name, signature: '', folderIdentity: null };
+    const stat = this.#stat(folder, name);
+    if (stat === null) return null;
+    return {
+      name,
+      signature: signatureOf(stat),
+      folderIdentity: stat.isDirectory() ? identityOf(stat) : null,
+    };
+  }
+
+  /** Reports an entry of a polled folder that is new or has changed. A changed folder is reported when it is read itself. */
+  #reportDifference(
+    { folder, isPolled, before }: FolderRead,
+    { name, signature, folderIdentity }: FoundEntry,
+  ): void {
+    if (before === null || !isPolled) return;
+    const old = before.get(name);
+    if (old === undefined) this.#report(folder, name, 'created');
+    else if (old !== signature && old !== '' && folderIdentity === null)
+      this.#report(folder, name, 'changed');
+  }
+
+  /** The child folder that an entry is, if it must be read now. A polled folder's known children are polled themselves. */
+  #childToRead({ folder, isPolled }: FolderRead, { name, folderIdentity }: FoundEntry): WatchedFolder | null {
+    if (folderIdentity === null || !this.#options.recursive) return null;
+    const child = folder.children.get(name);
+    if (child?.identity === folderIdentity) {
+      return !isPolled || this.#wasNeverRead(child) ? child : null;
     }
-    this.#folders.replaceEntries(folder, fits ? seen : null);
-    return found;
+    if (child !== undefined) {
+      this.#folders.removeTree(child);
+      this.#overflow();
+    }
+    return this.#folders.addFolder(folder, name, folderIdentity);
+  }
+
+  /** Removes children that are gone. Reports missing entries of a polled folder. */
+  #removeMissing({ folder, isPolled, before }: FolderRead, entries: ReadonlyMap<string, string>): void {
+    if (before === null) return;
+    for (const name of before.keys()) {
+      if (entries.has(name)) continue;
+      const child = folder.children.get(name);
+      if (child !== undefined) this.#folders.removeTree(child);
+      if (isPolled) this.#report(folder, name, 'deleted');
+    }
   }
 
   /** Was never read. */
