@@ -65,7 +65,7 @@ describe('a new workspace holds the project', () => {
     expect(events.trim().split('\n')).toHaveLength(2);
   });
 
-  test('deploy tells what ignore files left out, and warns of a large beginning', async () => {
+  test('deploy reports what ignore files exclude, and warns about a large seed', async () => {
     const project = await writeProject(home.projects, {
       'holdfast.yaml': PROFILE('told', 'workspace: { ignore: ["*.mp4"] }\n'),
       '.gitignore': 'node_modules\n*.log\n',
@@ -97,7 +97,7 @@ describe('a new workspace holds the project', () => {
     await large.truncate(100_000_001);
     await large.close();
     const warned = await home.run(['deploy', project]);
-    expect(warned.stderr).toContain('Warning: every new workspace begins with 95 MiB (3 files)');
+    expect(warned.stderr).toContain('warning: every new workspace starts with 95 MiB (3 files)');
     await writeFile(join(project, 'holdfast.yaml'), PROFILE('told', 'workspace: { ignore: [large] }\n'));
     expect((await home.run(['deploy', project])).stderr).not.toContain('Warning');
   });
