@@ -12,7 +12,6 @@ import { type NewTurn, UNSTARTED_TURN } from '../store/turns.ts';
 import type { TurnRow, TurnSummary } from '../store/turns.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Limit } from '../../sidecar/wire.ts';
-import type { SessionRecords } from '../history/session-records.ts';
 import { PROMPT_CHARACTERS, toSingleLine } from '../base/single-line.ts';
 import { TurnRun, type TurnRunOptions } from './turn-run.ts';
 import { turnView } from './turn-view.ts';
@@ -24,7 +23,6 @@ const MAX_QUEUED = 1000;
 export interface TurnQueueOptions extends TurnRunOptions {
   readonly database: Database;
   readonly events: EventLog;
-  readonly sessions: SessionRecords;
   readonly ids: Ids;
   readonly reserve: Pick<DiskReserve, 'retryOnFullDisk' | 'ensure'>;
 }

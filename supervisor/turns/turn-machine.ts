@@ -1,0 +1,455 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { TurnProgress } from '../../sidecar/wire.ts';
+import type { AgentExit } from '../sandboxes/lifecycle.ts';
+import { isTransient } from '../sandboxes/transient-errors.ts';
+import {
+  type TerminationReason,
+  answerTooLargeOutcome,
+  failedOutcome,
+  runDirectoryDamagedOutcome,
+  sandboxLostOutcome,
+  terminatedOutcome,
+} from './turn-outcomes.ts';
+import type { TurnOutcome } from './turn-records.ts';
+import {
+  type Clock,
+  type Observation,
+  type Phase,
+  RETRY_MS,
+  type Signal,
+  type Transition,
+  type TurnState,
+  type Work,
+} from './turn-state.ts';
+
+const POLL_MS = 1000;
+/** A larger result of a handler is refused: it belongs in a file. */
+const RESULT_BYTES = 32 * 1024 * 1024;
+/** Exit codes after TERM or KILL, also when the engine ends the container. */
+const ENDED_BY_SIGNAL: ReadonlySet<number | null> = new Set([143, 137, null]);
+/** How long after its turn a container may end and count as the cause. */
+const CONTAINER_END_MS = 1500;
+const CONTAINER_CHECK_MS = 300;
+/** Time between TERM and KILL. */
+const KILL_GRACE_MS = 5000;
+/** A turn that has not ended after this is ended with its container. */
+const KILL_TIMEOUT_MS = 10_000;
+/** Signals are repeated: the runner may have been busy, or the sidecar was replaced. */
+const REPEAT_KILL_MS = 1000;
+/** A runner picks up a turn within milliseconds; this is for machines under heavy load. */
+const PICKUP_TIMEOUT_MS = 30_000;
+/** Sandboxes that are tried for one turn. */
+const SANDBOXES = 3;
+const RECORD_TRIES = 3;
+
+const WHY = {
+  damaged: 'something in it removed or replaced its run directory, so it was ended',
+  notPickedUp: 'its main process did not pick up the turn in time',
+  unkillable: 'it did not end when it was killed, so its container was ended',
+} as const;
+
+/**
+ * The state machine of a turn, as a pure function. `TurnRun` performs the work that a transition names and feeds its
+ * result back as the next observation. One effect is under way at a time, and the phase says which. Three observations
+ * may come at any time: `cancel-requested`, `agent-exit` and `detach-requested` change what is known, and wake waits.
+ *
+ * | phase | effect under way | its result leads to |
+ * |---|---|---|
+ * | queued | none | dispatching; a cancelled turn: recording |
+ * | dispatching | `dispatch` | snapshotting |
+ * | snapshotting | `snapshot` | starting |
+ * | starting | `record-start` | *follow* |
+ * | resumed | none: an earlier supervisor started the turn | *follow* |
+ * | attaching | `attach` | *follow* |
+ * | launching | `launch`; `resend` where a launch is on record | *examine* |
+ * | watching | `report` | *examine* |
+ * | storing | `store` | *decide* |
+ * | killing | `kill` | watching |
+ * | ending-agent | `end-agent` | watching; for another sandbox *follow* |
+ * | draining | `drain` | terminated: recording; ended by a signal: confirming; otherwise concluding |
+ * | confirming | `wait`, then `attach` | the agent has exited: recording; not after 1.5 s: concluding |
+ * | concluding | `read-outcome` | recording |
+ * | withdrawing | `record-withdrawal` | *follow* |
+ * | clearing | `remove` | redispatching |
+ * | redispatching | `dispatch` | restarting |
+ * | restarting | `record-restart` | *follow* |
+ * | retrying | `wait` | *follow* |
+ * | recording | `record-end` | removing; an error: record-later |
+ * | record-later | `wait` | recording |
+ * | removing | `remove` | ended, also after an error |
+ * | ended, detached | none | nothing: they are final |
+ *
+ * - *follow* goes to what a started turn lacks. For another sandbox: withdrawing, ending-agent, attaching, clearing.
+ *   Then attaching, launching, watching.
+ * - *examine*: a report from before the exit of the agent leads to watching, others to storing. A resumed turn whose
+ *   request nobody picked up goes to launching.
+ * - *decide*: ended → draining · run directory gone → ending-agent, then recording · end hidden by the agent →
+ *   recording · agent exited → recording, or withdrawing where nobody picked up the request · nobody picks it up →
+ *   ending-agent · cancelled, too late, too much output → killing, after 10 s ending-agent · otherwise watching.
+ *
+ * Errors: before the turn has started each one leads to recording. After that transient ones lead to retrying (a
+ * damaged run directory while launching: to another sandbox), others to recording. `detach-requested` leads to detached
+ * before the end is recorded.
+ */
+export function step(state: TurnState, observation: Observation, clock: Clock): Transition {
+  const { phase } = state;
+  switch (observation.saw) {
+    case 'cancel-requested':
+      return signal(terminate(state, 'cancelled'), { do: 'abort-snapshot' }, { do: 'wake' });
+    case 'agent-exit':
+      return signal({ ...state, agentExit: observation.exit }, { do: 'wake' });
+    case 'detach-requested':
+      return signal({ ...state, isDetaching: true }, { do: 'detach' });
+    default:
+  }
+  // The next supervisor continues from the row and the run directory. A turn whose end is recorded is removed first.
+  const isRecorded = phase.name === 'removing' || (phase.name === 'recording' && observation.saw === 'done');
+  if (state.isDetaching && !isRecorded) return finish(state, 'detached');
+  switch (observation.saw) {
+    case 'begin':
+      if (phase.name === 'resumed') return follow(state, clock);
+      if (phase.name !== 'queued') break;
+      if (state.termination !== null) return end(state, terminatedOutcome(state.termination, null));
+      return go(state, { name: 'dispatching' }, { do: 'dispatch' });
+    case 'started':
+      if (phase.name !== 'starting') break;
+      return follow({ ...state, deadline: observation.deadline }, clock);
+    case 'attached': {
+      // The agent may have exited before this supervisor started, or while the engine was unreachable.
+      const agentExit = state.agentExit ?? observation.agentExit;
+      const attached = { ...state, isAttached: true, agentExit };
+      if (phase.name === 'confirming') return confirmExit(attached, phase.final, phase.until, clock);
+      if (phase.name !== 'attaching') break;
+      return follow(attached, clock);
+    }
+    case 'report':
+      if (phase.name === 'launching') {
+        return examine({ ...state, isLaunched: true }, observation.report, NEW_REPORT, clock);
+      }
+      if (phase.name !== 'watching') break;
+      return examine(state, observation.report, phase, clock);
+    case 'stored': {
+      const { isComplete, isOverLimit } = observation;
+      const stored = isComplete ? state : terminate(state, 'output_limit');
+      if (phase.name === 'draining') return settle(stored, phase.final, clock);
+      if (phase.name !== 'storing') break;
+      return decide(stored, phase.report, phase.exitSeen, isOverLimit, clock);
+    }
+    case 'outcome':
+      if (phase.name !== 'concluding') break;
+      return end(state, observation.outcome);
+    case 'failed':
+      return recover(state, observation.failure, clock);
+    case 'done':
+      return afterDone(state, clock);
+  }
+  return reject(state, observation.saw, clock);
+}
+
+/** After an effect that has no result of its own. */
+function afterDone(state: TurnState, clock: Clock): Transition {
+  const { phase } = state;
+  switch (phase.name) {
+    case 'dispatching':
+      // At once: the agent may exit while the snapshot is created. The exit of an earlier one no longer counts.
+      return go(
+        { ...state, isAttached: true, agentExit: null },
+        { name: 'snapshotting' },
+        { do: 'snapshot' },
+      );
+    case 'snapshotting':
+      return go(state, { name: 'starting' }, { do: 'record-start' });
+    case 'killing':
+      return watch(state, POLL_MS);
+    case 'ending-agent':
+      if (state.replacement !== null) {
+        return follow({ ...state, replacement: { ...state.replacement, isAgentEnded: true } }, clock);
+      }
+      return watch({ ...state, agentExit: phase.exit }, 0);
+    case 'confirming':
+      return go(state, phase, { do: 'attach' });
+    case 'withdrawing':
+      if (state.replacement === null) break;
+      return follow(
+        { ...state, isLaunched: false, replacement: { ...state.replacement, isWithdrawn: true } },
+        clock,
+      );
+    case 'clearing':
+      return go(state, { name: 'redispatching' }, { do: 'dispatch' });
+    case 'redispatching':
+      return go(
+        { ...state, isAttached: true, agentExit: null },
+        { name: 'restarting' },
+        { do: 'record-restart' },
+      );
+    case 'restarting':
+      return follow({ ...state, replacement: null, retryMs: RETRY_MS.first }, clock);
+    case 'retrying':
+      return follow(state, clock);
+    case 'recording':
+      return go(state, { name: 'removing' }, { do: 'remove' });
+    case 'record-later':
+      return go(state, { ...phase, name: 'recording' }, { do: 'record-end', outcome: phase.outcome });
+    case 'removing':
+      return finish(state, 'ended');
+    default:
+  }
+  return reject(state, 'done', clock);
+}
+
+/** *follow*: what a started turn lacks. Called after each error as well: every step on the way may be repeated. */
+function follow(before: TurnState, clock: Clock): Transition {
+  const state = checkDeadline(before, clock);
+  const { replacement, termination } = state;
+  if (replacement !== null) {
+    if (termination !== null) return end(state, terminatedOutcome(termination, null));
+    if (!replacement.isWithdrawn) return go(state, { name: 'withdrawing' }, { do: 'record-withdrawal' });
+    if (!replacement.isAgentEnded) return endAgent(state, replacement.why);
+  }
+  if (!state.isAttached) return go(state, { name: 'attaching' }, { do: 'attach' });
+  // Before a new runner starts, which would pick up the request for the earlier one.
+  if (replacement !== null) return go(state, { name: 'clearing' }, { do: 'remove' });
+  // Not launched, unless a supervisor was killed after it launched the turn and before it recorded that.
+  if (state.isLaunched || termination !== null) return watch(state, 0, true);
+  return go(state, { name: 'launching' }, { do: 'launch' });
+}
+
+const NEW_REPORT = { isResuming: false, exitSeen: null } as const;
+
+/** A report came: is it the last word, or to be asked for again? */
+function examine(
+  state: TurnState,
+  report: TurnProgress,
+  { isResuming, exitSeen }: Pick<Extract<Phase, { name: 'watching' }>, 'isResuming' | 'exitSeen'>,
+  clock: Clock,
+): Transition {
+  const { agentExit, isLaunched, termination } = state;
+  if (isResuming && !isLaunched && termination !== null && report.state === 'absent') {
+    return end(state, terminatedOutcome(termination, null));
+  }
+  // A second launch starts nothing twice: the sidecar knows the turn by its id, and repeats a waiting request only.
+  if (isResuming && isLaunched && agentExit === null && report.state === 'accepted') {
+    return go(state, { name: 'launching' }, { do: 'resend' });
+  }
+  // The report may be older than the exit: a request that was picked up since must not be repeated.
+  if (agentExit !== null && exitSeen === null) return watch(state, 0);
+  // The deadline before anything that waits for space on a full disk.
+  return go(checkDeadline(state, clock), { name: 'storing', report, exitSeen }, { do: 'store', report });
+}
+
+/** *decide*: everything that the report counts is stored. `exitSeen`: see the phase `watching`. */
+function decide(
+  before: TurnState,
+  report: TurnProgress,
+  exitSeen: AgentExit | null,
+  isOverLimit: boolean,
+  clock: Clock,
+): Transition {
+  let state: TurnState = { ...before, isWaitingForSpace: report.diskFull };
+  if (report.state === 'ended') {
+    // With a fresh report: this one may lack output that was written before the end.
+    return go(state, { name: 'draining', final: report }, { do: 'drain', final: report });
+  }
+  if (report.state === 'absent') {
+    // Without the run directory that we created, nothing in the container can report to us.
+    return exitSeen === null ? endAgent(state, WHY.damaged) : end(state, lostOutcome(state, exitSeen));
+  }
+  if (report.damage !== null && state.termination === null) {
+    return end(state, runDirectoryDamagedOutcome(report.damage));
+  }
+  if (exitSeen !== null) {
+    // A request that was never picked up is sent to another sandbox: nothing of the turn has happened.
+    if (report.state === 'accepted' && state.termination === null) {
+      return replace(state, exitSeen.why, true, clock);
+    }
+    return end(state, lostOutcome(state, exitSeen));
+  }
+  if (state.termination === null) {
+    state = checkPickup(state, report, clock);
+    if (state.waitingSince !== null && clock.monotonic - state.waitingSince >= PICKUP_TIMEOUT_MS) {
+      // The turn may be picked up before the container ends: the next report shows it.
+      return endAgent(state, WHY.notPickedUp);
+    }
+  }
+  if (isOverLimit) state = terminate(state, 'output_limit');
+  state = checkDeadline(state, clock);
+  return state.termination === null ? watch(state, POLL_MS) : kill(state, clock);
+}
+
+/** The program has ended, and all of its output is stored. */
+function settle(state: TurnState, final: TurnProgress, clock: Clock): Transition {
+  if (state.termination !== null) return end(state, terminatedOutcome(state.termination, final.exitCode));
+  // Whether the program was killed alone or its container with it shows a moment later.
+  if (ENDED_BY_SIGNAL.has(final.exitCode) && final.result === 0) {
+    return confirmExit(state, final, clock.monotonic + CONTAINER_END_MS, clock);
+  }
+  return conclude(state, final);
+}
+
+function confirmExit(state: TurnState, final: TurnProgress, until: number, clock: Clock): Transition {
+  if (state.agentExit !== null) return end(state, lostOutcome(state, state.agentExit));
+  if (clock.monotonic >= until) return conclude(state, final);
+  return go(state, { name: 'confirming', final, until }, { do: 'wait', ms: CONTAINER_CHECK_MS });
+}
+
+function conclude(state: TurnState, final: TurnProgress): Transition {
+  if (final.result > RESULT_BYTES) return end(state, answerTooLargeOutcome(final.result, RESULT_BYTES));
+  return go(state, { name: 'concluding' }, { do: 'read-outcome', final });
+}
+
+/** Sent again and again until the turn has ended. */
+function kill(before: TurnState, clock: Clock): Transition {
+  const since = before.killingSince ?? clock.monotonic;
+  const elapsed = Math.round(clock.monotonic - since);
+  const state = { ...before, killingSince: since };
+  if (elapsed >= KILL_TIMEOUT_MS) return endAgent(state, WHY.unkillable);
+  if (clock.monotonic < state.killAgainAt) return watch(state, POLL_MS);
+  const graceMs = Math.max(0, KILL_GRACE_MS - elapsed);
+  const killAgainAt = clock.monotonic + REPEAT_KILL_MS;
+  return go({ ...state, killAgainAt }, { name: 'killing' }, { do: 'kill', graceMs });
+}
+
+/** Ends the agent's container, not the sidecar, which still has to be read. The exit that is known first stays. */
+function endAgent(state: TurnState, why: string): Transition {
+  const exit = state.agentExit ?? { why, limits: [] };
+  const message = "the agent's container is ended";
+  return go(state, { name: 'ending-agent', exit }, { do: 'end-agent' }, log('warn', message, why));
+}
+
+/** The runner did not pick up the turn: nothing of it has happened, and it is sent to another sandbox, up to a few. */
+function replace(state: TurnState, why: string, isAgentEnded: boolean, clock: Clock): Transition {
+  const refusals = state.refusals + 1;
+  if (refusals >= SANDBOXES) {
+    const failure = new HoldfastError('sandbox_failed', "The agent's container does not take requests", {
+      why: `${why}; ${String(SANDBOXES)} sandboxes were tried`,
+      next: 'check `limits` in holdfast.yaml (a container needs some memory and processes) and `holdfast doctor`',
+    });
+    return fail(state, failure);
+  }
+  const replacement = { why, isWithdrawn: false, isAgentEnded };
+  return follow({ ...state, refusals, replacement, waitingSince: null, isWaitingForSpace: false }, clock);
+}
+
+/** The effect under way failed. */
+function recover(state: TurnState, failure: HoldfastError, clock: Clock): Transition {
+  const { phase, termination } = state;
+  const isFull = failure.code === 'no_space';
+  switch (phase.name) {
+    case 'ended':
+    case 'detached':
+      return { state, work: null, signals: [] };
+    case 'removing':
+      // The run directory goes with the sandbox; until then the leftovers only use space.
+      return finish(state, 'ended', log('debug', 'turn directory stays', failure));
+    case 'recording':
+    case 'record-later': {
+      // An outcome that cannot be stored at all would block the session for ever.
+      const isRefused = failure.code === 'internal' && phase.tries >= RECORD_TRIES;
+      const outcome = isRefused ? failedOutcome(failure) : phase.outcome;
+      return go(
+        { ...state, isWaitingForSpace: isFull },
+        { name: 'record-later', outcome, tries: phase.tries + 1 },
+        { do: 'wait', ms: RETRY_MS.most },
+        log('error', 'the end of a turn could not be stored; retrying', failure),
+      );
+    }
+    case 'queued':
+    case 'dispatching':
+    case 'snapshotting':
+    case 'starting':
+      return fail(state, failure);
+    case 'storing':
+    case 'draining': {
+      // The turn ends first. Then its output waits for space, unless it was cancelled and somebody waits for its end.
+      const isEnded = phase.name === 'draining' || phase.report.state === 'ended';
+      if (!isFull || termination === null || (isEnded && termination !== 'cancelled')) break;
+      const lost = log('warn', 'output of a terminated turn is lost: the disk is full', failure);
+      const next =
+        phase.name === 'draining'
+          ? settle(state, phase.final, clock)
+          : decide(state, phase.report, phase.exitSeen, false, clock);
+      return { ...next, signals: [lost, ...next.signals] };
+    }
+    default:
+  }
+  if (!isTransient(failure)) return fail(state, failure);
+  if (phase.name === 'launching' && failure.details?.['runDirectory'] === 'damaged') {
+    return replace(state, failure.why ?? failure.message, false, clock);
+  }
+  // The sidecar, the engine or the connection is gone. The turn goes on in the agent's container: connect again.
+  return go(
+    {
+      ...state,
+      isAttached: false,
+      isWaitingForSpace: isFull,
+      retryMs: Math.min(state.retryMs * 2, RETRY_MS.most),
+    },
+    { name: 'retrying' },
+    { do: 'wait', ms: state.retryMs },
+    log('warn', 'connecting to a turn again', failure),
+  );
+}
+
+/** A result of another effect is a defect. It ends the turn, because a turn that hangs blocks its session. */
+function reject(state: TurnState, saw: string, clock: Clock): Transition {
+  const why = `${saw} does not belong to ${state.phase.name}`;
+  return recover(state, new HoldfastError('internal', 'The turn could not be run', { why }), clock);
+}
+
+/** The turn may be running: `remove` ends its process, which nobody follows. */
+function fail(state: TurnState, failure: HoldfastError): Transition {
+  const ended = end(state, failedOutcome(failure));
+  return { ...ended, signals: [log('error', 'turn failed', failure)] };
+}
+
+function end(state: TurnState, outcome: TurnOutcome): Transition {
+  return go(state, { name: 'recording', outcome, tries: 1 }, { do: 'record-end', outcome });
+}
+
+function finish(state: TurnState, name: 'ended' | 'detached', ...signals: Signal[]): Transition {
+  return { state: { ...state, phase: { name } }, work: null, signals };
+}
+
+function go(state: TurnState, phase: Phase, work: Work, ...signals: Signal[]): Transition {
+  return { state: { ...state, phase }, work, signals };
+}
+
+function watch(state: TurnState, waitMs: number, isResuming = false): Transition {
+  const exitSeen = state.agentExit;
+  // Nothing more comes from an agent that has exited.
+  return go(
+    state,
+    { name: 'watching', isResuming, exitSeen },
+    { do: 'report', waitMs: exitSeen === null ? waitMs : 0 },
+  );
+}
+
+function signal(state: TurnState, ...signals: Signal[]): Transition {
+  const isOver = state.phase.name === 'ended' || state.phase.name === 'detached';
+  return { state, work: null, signals: isOver ? [] : signals };
+}
+
+function log(level: 'debug' | 'warn' | 'error', message: string, cause: HoldfastError | string): Signal {
+  return { do: 'log', level, message, cause };
+}
+
+function terminate(state: TurnState, reason: TerminationReason): TurnState {
+  return state.termination === null ? { ...state, termination: reason } : state;
+}
+
+function lostOutcome({ termination }: TurnState, { why, limits }: AgentExit): TurnOutcome {
+  return termination === null ? sandboxLostOutcome(why, limits) : terminatedOutcome(termination, null);
+}
+
+function checkDeadline(state: TurnState, { now, isPaused }: Clock): TurnState {
+  const pausedMs = state.pausedMs + (isPaused ? Math.max(0, now - state.checkedAt) : 0);
+  const checked = { ...state, pausedMs, checkedAt: now };
+  const { deadline } = state;
+  return deadline !== null && now >= deadline + pausedMs ? terminate(checked, 'timeout') : checked;
+}
+
+/** A runner that does not pick up the turn is stopped, or something in the sandbox keeps requests from it. */
+function checkPickup(state: TurnState, report: TurnProgress, clock: Clock): TurnState {
+  const isWaiting = report.state === 'accepted' && !clock.isPaused && !clock.isFrozen;
+  return { ...state, waitingSince: isWaiting ? (state.waitingSince ?? clock.monotonic) : null };
+}
