@@ -145,10 +145,12 @@ const LATE = [
  */
 async function extensionBundles() {
   const inProtocol = join(ROOT, 'protocol') + sep;
+  const inProject = join(ROOT, 'project') + sep;
   const { plugin, entry } = lateModules({
     // Where the home is, is asked for at once; the file stands for itself.
     isLate: (path) =>
       (path.startsWith(inProtocol) && path !== join(inProtocol, 'home.ts')) ||
+      path.startsWith(inProject) ||
       LATE.some((late) => path === join(ROOT, 'extension', late)) ||
       path.startsWith(join(ROOT, 'node_modules/zod') + sep),
     file: 'extension-protocol.cjs',

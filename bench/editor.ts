@@ -37,6 +37,7 @@ for n in range(times):
     with open(folder + '/live.txt', 'w') as file: file.write(str(time.time() * 1000))
     time.sleep(0.6)
 `;
+import { deployOver } from '../test/setup/deploy.ts';
 
 const progress = new Progress();
 const { codeServer, chromium } = await progress.step('VS Code and Chromium', ensureEditor);
@@ -158,7 +159,7 @@ try {
   const profile =
     'name: bench-editor\nagent: { protocol: command, command: [cat] }\nworkspace: { seed: false }\npersistence: persistent\n';
   await writeFile(join(work, 'holdfast.yaml'), profile);
-  await client.call('profile/deploy', { directory: work });
+  await deployOver(client, work);
   const session = (await client.call('session/create', { profile: 'bench-editor' })).session.id;
   await client.call('session/resume', { session });
   const beside = join(work, 'beside');

@@ -13,6 +13,7 @@ import { Installation } from './installation.ts';
 import { interleave, median, p99, Report } from './measure.ts';
 import { containerOf } from './session-containers.ts';
 import { Squid } from './squid.ts';
+import { deployOver } from '../test/setup/deploy.ts';
 
 const run = promisify(execFile);
 const wanted = process.argv.indexOf('--rounds');
@@ -160,7 +161,7 @@ async function startSandbox(ports: readonly number[]): Promise<string> {
     join(project, 'holdfast.yaml'),
     `name: bench-egress\nagent: { protocol: command, command: [sh] }\nworkspace: { seed: false }\npersistence: persistent\negress: [${rules}]\n`,
   );
-  await supervisor.call('profile/deploy', { directory: project });
+  await deployOver(supervisor, project);
   const session = (await supervisor.call('session/create', { profile: 'bench-egress' })).session.id;
   const { turn } = await supervisor.call('turn/start', { session, prompt: 'true' });
   await supervisor.call('turn/wait', { turn: turn.turnId });

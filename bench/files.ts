@@ -12,6 +12,7 @@ import { bareContainer, removeBareContainers } from './bare-container.ts';
 import { Installation } from './installation.ts';
 import { interleave, median, p99, Report, timed } from './measure.ts';
 import { containerOf } from './session-containers.ts';
+import { deployOver } from '../test/setup/deploy.ts';
 
 const run = promisify(execFile);
 const wanted = process.argv.indexOf('--rounds');
@@ -49,7 +50,7 @@ async function dockerCommand(args: readonly string[], input?: string): Promise<v
 try {
   const lines = 'name: bench-files\nagent: { protocol: command, command: [cat] }\npersistence: persistent\n';
   await writeFile(join(project, 'holdfast.yaml'), lines);
-  await client.call('profile/deploy', { directory: project });
+  await deployOver(client, project);
   const session = (await client.call('session/create', { profile: 'bench-files' })).session.id;
   await client.call('session/resume', { session });
   const agent = await containerOf(session, 'agent');

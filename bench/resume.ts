@@ -9,6 +9,7 @@ import Docker from 'dockerode';
 import { BENCH_LABEL, bareContainer, bareRunArguments, removeBareContainers } from './bare-container.ts';
 import { Installation } from './installation.ts';
 import { interleave, median, p99, Report, timed } from './measure.ts';
+import { deployOver } from '../test/setup/deploy.ts';
 
 const run = promisify(execFile);
 const wanted = process.argv.indexOf('--rounds');
@@ -52,7 +53,7 @@ try {
     'name: bench\nagent: { protocol: handler, entry: agent.py }\npersistence: persistent\n',
   );
   await writeFile(join(project, 'agent.py'), 'def handler(input):\n    return input\n');
-  await client.call('profile/deploy', { directory: project });
+  await deployOver(client, project);
   const { session } = await client.call('session/create', { profile: 'bench', name: 'one' });
   const ref = { session: session.id };
   const resume = () => client.call('session/resume', ref);

@@ -32,13 +32,14 @@ for n in range(10_000):
         f.write(text)
         if n % 100 == 0: f.write('the needle that is looked for\\n')
 `;
+import { deployOver } from '../test/setup/deploy.ts';
 
 try {
   await writeFile(
     join(project, 'holdfast.yaml'),
     'name: bench-search\nagent: { protocol: command, command: [python3, "-"] }\nworkspace: { seed: false }\npersistence: persistent\n',
   );
-  await client.call('profile/deploy', { directory: project });
+  await deployOver(client, project);
   const session = (await client.call('session/create', { profile: 'bench-search' })).session.id;
   const { turn } = await client.call('turn/start', { session, prompt: FILL });
   await client.call('turn/wait', { turn: turn.turnId });

@@ -10,6 +10,7 @@ import { promisify } from 'node:util';
 import { LargeTree } from './large-tree.ts';
 import { Installation } from './installation.ts';
 import { median, type Figure, Report, timed } from './measure.ts';
+import { deployOver } from '../test/setup/deploy.ts';
 
 const run = promisify(execFile);
 const CHANGED = 20;
@@ -311,7 +312,7 @@ try {
   const project = join(place, 'project');
   await mkdir(project);
   await writeFile(join(project, 'holdfast.yaml'), `${profile}workspace: { seed: false }\n`);
-  await client.call('profile/deploy', { directory: project });
+  await deployOver(client, project);
   for (const size of TREES) await measure(size);
 } finally {
   for (const args of left) spawnSync('docker', args);

@@ -8,6 +8,7 @@ import { Progress } from '../scripts/setup/progress.mjs';
 import { ensureEditor } from '../scripts/setup/vscode.mjs';
 import { Installation } from './installation.ts';
 import { interleave, median, p99, Report } from './measure.ts';
+import { deployOver } from '../test/setup/deploy.ts';
 
 const wanted = process.argv.indexOf('--rounds');
 const rounds = wanted < 0 ? 21 : Number(process.argv[wanted + 1]);
@@ -96,7 +97,7 @@ try {
   const profile =
     'name: bench-terminals\nagent: { protocol: command, command: [cat] }\nworkspace: { seed: false }\npersistence: persistent\n';
   await writeFile(join(project, 'holdfast.yaml'), profile);
-  await client.call('profile/deploy', { directory: project });
+  await deployOver(client, project);
   const session = (await client.call('session/create', { profile: 'bench-terminals' })).session.id;
   await client.call('session/resume', { session });
   const filters = { label: [`dev.holdfast.session=${session}`, 'dev.holdfast.role=agent'] };

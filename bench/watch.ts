@@ -28,6 +28,7 @@ for n in range(int(rate * seconds)):
     open('/workspace/src/%d' % time.time_ns(), 'w').close()
 print(int(rate * seconds / ((time.time_ns() - begin) / 1e9)))
 `;
+import { deployOver } from '../test/setup/deploy.ts';
 
 try {
   await writeFile(
@@ -41,7 +42,7 @@ try {
       'sys.argv[1].split()[0]), float(sys.argv[1].split()[1])',
     ),
   );
-  await client.call('profile/deploy', { directory: project });
+  await deployOver(client, project);
   const session = (await client.call('session/create', { profile: 'bench-watch' })).session.id;
   await client.call('session/resume', { session });
   await client.call('files/mkdir', { session, path: '/workspace/src' });

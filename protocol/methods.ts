@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DeployResultSchema } from './deploy-result.ts';
+import { DEPLOY_METHODS } from './deploy.ts';
 import {
   CheckSchema,
   DispatchResultSchema,
@@ -119,11 +119,7 @@ export const METHODS = {
   /** Removes every container, volume, network and file of this home, then stops the supervisor. */
   purge: { params: z.object({ force: z.boolean() }), result: z.object({ removed: z.array(GarbageSchema) }) },
 
-  'profile/deploy': {
-    /** `directory` is absolute, on the supervisor's machine. */
-    params: z.object({ directory: z.string().min(1).max(4096), opId }),
-    result: DeployResultSchema,
-  },
+  ...DEPLOY_METHODS,
   'profile/undeploy': {
     params: z.object({ profile: ProfileNameSchema, force: z.boolean(), opId }),
     result: z.object({ sessionsDeleted: z.number().int() }),

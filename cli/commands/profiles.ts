@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
-import { LARGE_SEED_BYTES } from '../../protocol/deploy-result.ts';
+import { type DeployResult, LARGE_SEED_BYTES } from '../../protocol/deploy-result.ts';
 import type { ProfileSummary } from '../../protocol/entities.ts';
-import type { Params, Result } from '../../protocol/methods.ts';
+import type { Params } from '../../protocol/methods.ts';
 import { confirmDeletion } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { newOpId } from '../op-id.ts';
@@ -65,11 +65,23 @@ export function registerProfiles(registry: Registry): void {
   });
 }
 
-async function deployOnce(context: Context, directory: string): Promise<Result<'profile/deploy'>> {
-  return context.call('profile/deploy', { directory, opId: newOpId() }, { stage: `Deploying ${directory}` });
+async function deployOnce(context: Context, directory: string): Promise<DeployResult> {
+  const { deployProject } = await import('../../project/deploy.ts');
+  context.progress.begin(`Deploying ${directory}`);
+  try {
+    return await deployProject(context.client(), {
+      directory,
+      home: context.home,
+      opId: newOpId(),
+      signal: context.interrupted,
+      onProgress: (report) => context.progress.update(report),
+    });
+  } finally {
+    context.progress.end();
+  }
 }
 
-async function showDeployed(context: Context, result: Result<'profile/deploy'>): Promise<void> {
+async function showDeployed(context: Context, result: DeployResult): Promise<void> {
   if (context.json) {
     await context.printJson(result);
     return;
@@ -86,7 +98,7 @@ async function showDeployed(context: Context, result: Result<'profile/deploy'>):
 }
 
 /** Reports which files the deploy ignored, and warns if every new workspace starts with much data. */
-async function reportFiles(context: Context, { ignored, seed }: Result<'profile/deploy'>): Promise<void> {
+async function reportFiles(context: Context, { ignored, seed }: DeployResult): Promise<void> {
   if (ignored.files > 0) {
     const biggest = ignored.largest
       .slice(0, 3)

@@ -113,6 +113,11 @@ export class Connection implements Disposable {
     });
   }
 
+  /** The home of the supervisor on this machine. */
+  get home(): string {
+    return this.#options.home;
+  }
+
   async call<M extends MethodName>(
     method: M,
     params: Params<M>,

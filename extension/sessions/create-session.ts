@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { QuickPickItemKind, Uri, commands, window, workspace } from 'vscode';
 import type { QuickPickItem, WorkspaceFolder } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
+import { deployProject } from '../../project/deploy.ts';
 import { ProfileNameSchema } from '../../protocol/profile.ts';
 import type { Connection } from '../connection/connection.ts';
 import { sanitize } from '../base/sanitize.ts';
@@ -41,7 +42,11 @@ async function profileOf(connection: Connection, choice: Choice): Promise<string
 }
 
 async function deploy(connection: Connection, directory: string): Promise<string> {
-  const { profile } = await connection.call('profile/deploy', { directory, opId: randomUUID() });
+  const { profile } = await deployProject(connection, {
+    directory,
+    home: connection.home,
+    opId: randomUUID(),
+  });
   return profile.name;
 }
 

@@ -6,11 +6,12 @@ const ALLOWED = {
   protocol: [],
   'snapshot-format': ['protocol'],
   sidecar: ['protocol', 'snapshot-format'],
-  cli: ['protocol'],
-  supervisor: ['protocol', 'snapshot-format', 'sidecar/wire.ts'],
+  project: ['protocol'],
+  cli: ['protocol', 'project'],
+  supervisor: ['protocol', 'project', 'snapshot-format', 'sidecar/wire.ts'],
   // The entry is the one file that joins the command line and the daemon into one bundle.
   'cli/holdfast.ts': ['protocol', 'supervisor', 'cli'],
-  extension: ['protocol'],
+  extension: ['protocol', 'project'],
   webview: ['protocol'],
 };
 const AREAS = Object.keys(ALLOWED).sort((a, b) => b.length - a.length);
@@ -54,7 +55,18 @@ export const MODULES = {
     terminals: ['base', 'store', 'history', 'engine', 'workspace', 'sandboxes'],
     sessions: ['base', 'store', 'history', 'engine', 'workspace', 'sandboxes', 'snapshots', 'turns'],
     doctor: ['store', 'engine', 'sandboxes'],
-    rpc: ['base', 'store', 'history', 'egress', 'workspace', 'snapshots', 'turns', 'terminals', 'sessions'],
+    rpc: [
+      'base',
+      'store',
+      'history',
+      'egress',
+      'profiles',
+      'workspace',
+      'snapshots',
+      'turns',
+      'terminals',
+      'sessions',
+    ],
     daemon: [
       ...['base', 'store', 'history', 'engine', 'egress', 'profiles', 'workspace', 'sandboxes', 'snapshots'],
       ...['turns', 'terminals', 'sessions', 'doctor', 'rpc'],

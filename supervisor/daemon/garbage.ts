@@ -163,6 +163,7 @@ export class GarbageCollector {
         ]),
     );
     for (const profile of await folderNames(home.deploys)) {
+      if (join(home.deploys, profile) === home.uploads) continue;
       for (const version of await folderNames(join(home.deploys, profile))) {
         if (known.has(`${profile}/${version}`)) continue;
         candidates.push(

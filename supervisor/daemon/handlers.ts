@@ -8,6 +8,7 @@ import { withStorageLimits } from '../rpc/handlers/storage-limit.ts';
 import { searchHandlers } from '../rpc/handlers/search.ts';
 import { watchHandlers } from '../rpc/handlers/watch.ts';
 import { snapshotHandlers } from '../rpc/handlers/snapshot.ts';
+import { deployHandlers } from '../rpc/handlers/deploy.ts';
 import { policyHandlers } from '../rpc/handlers/policy.ts';
 import { Doctor } from '../doctor/doctor.ts';
 import { GarbageCollector } from './garbage.ts';
@@ -58,11 +59,7 @@ export function createHandlers(
     gc: async ({ dryRun = false }) => ({ ...(await garbage.collect(dryRun)), dryRun }),
     purge: control.purge,
 
-    'profile/deploy': async ({ directory, opId }, { progress, signal }) => {
-      const deployed = await profileService.deploy({ directory, opId, reportProgress: progress, signal });
-      egress.applyRules();
-      return deployed;
-    },
+    ...deployHandlers<ClientPeer>({ profiles: profileService, onDeployed: () => egress.applyRules() }),
     'profile/undeploy': ({ profile, force, opId }) => profileService.undeploy(profile, { force, opId }),
     'profile/list': () => ({ profiles: profileService.list() }),
 
@@ -132,7 +129,10 @@ export function createDamagedHomeHandlers(
     'supervisor/doctor': async () => ({ checks: await doctor.run() }),
     purge: control.purge,
     gc: refuse,
-    'profile/deploy': refuse,
+    'profile/deploy/begin': refuse,
+    'profile/deploy/append': refuse,
+    'profile/deploy/commit': refuse,
+    'profile/deploy/abort': refuse,
     'profile/undeploy': refuse,
     'profile/list': refuse,
     'session/create': refuse,

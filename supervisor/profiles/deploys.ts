@@ -3,7 +3,7 @@ import { mkdir, rename } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import { z } from 'zod';
-import { type DeployResult, DeployResultSchema } from '../../protocol/deploy-result.ts';
+import { type DeployResult, DeployResultSchema, type IgnoredFiles } from '../../protocol/deploy-result.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { parsePath } from '../../protocol/paths.ts';
 import { findProfileWarnings } from '../../protocol/profile-validation.ts';
@@ -14,20 +14,23 @@ import { syncDirectory } from '../store/home.ts';
 import { type Operation, replayResult } from '../store/operations.ts';
 import type { NewProfileRow } from '../store/profiles.ts';
 import { removeTree } from '../store/remove-tree.ts';
-import { copyProject } from './copy.ts';
-import { GitHistory } from './git/history.ts';
+import { gitHistoryError } from '../../project/git/error.ts';
+import { GitHistory } from '../../project/git/history.ts';
 import { seedItems } from './seed-source.ts';
 import { requireImage, type ReportProgress } from './images.ts';
 import { toFailure, recordFailure, type ProfileServiceOptions } from './requests.ts';
-import { requireEngine, requireEntry, requireOutsideHome } from './requirements.ts';
+import { requireEngine, requireEntry } from './requirements.ts';
 import { summarize } from './summary.ts';
 import { redeployedError, UNDEPLOY } from './undeploys.ts';
+import type { UploadedProject } from './uploads.ts';
 import type { CodeVersions } from './versions.ts';
 
 export const DEPLOY = 'profile/deploy';
 
 export interface DeployRequest {
-  readonly directory: string;
+  readonly project: UploadedProject;
+  /** What the client's ignore files excluded. */
+  readonly ignored: IgnoredFiles;
   readonly opId?: string | undefined;
   readonly reportProgress: ReportProgress;
   readonly signal: AbortSignal;
@@ -46,29 +49,28 @@ const DataSchema = z.object({
  */
 export class Deploys {
   readonly #options: ProfileServiceOptions;
-  readonly #lanes: KeyedMutex;
+  readonly #mutex: KeyedMutex;
   readonly #versions: CodeVersions;
   /** Operations that this process is running. */
   readonly #running = new Set<number>();
 
-  constructor(options: ProfileServiceOptions, lanes: KeyedMutex, versions: CodeVersions) {
+  constructor(options: ProfileServiceOptions, mutex: KeyedMutex, versions: CodeVersions) {
     this.#options = options;
-    this.#lanes = lanes;
+    this.#mutex = mutex;
     this.#versions = versions;
   }
 
   async run(request: DeployRequest): Promise<DeployResult> {
-    const { operations, home } = this.#options;
+    const { operations } = this.#options;
     const begun = operations.begin({ opId: request.opId, kind: DEPLOY, sessionId: null, data: {} });
     if ('replay' in begun) return DeployResultSchema.parse(replayResult(begun.replay));
     const { operation } = begun;
     this.#running.add(operation.id);
     try {
-      const directory = await requireOutsideHome(home.root, request.directory);
       // The YAML parser is a tenth of the program, and only a deploy uses it.
       const { readProfile } = await import('./read.ts');
-      const profile = await readProfile(directory);
-      return await this.#lanes.run(profile.name, () => this.#inLane(operation, directory, profile, request));
+      const profile = await readProfile(request.project.codeFolder);
+      return await this.#mutex.run(profile.name, () => this.#deployLocked(operation, profile, request));
     } catch (error) {
       const failure = toFailure(error);
       recordFailure(operations, operation, failure);
@@ -88,14 +90,13 @@ export class Deploys {
     };
     // Another deploy of the profile may have begun since.
     if (profile === undefined) await undo();
-    else await this.#lanes.run(profile, undo);
+    else await this.#mutex.run(profile, undo);
   }
 
-  async #inLane(
+  async #deployLocked(
     begun: Operation,
-    directory: string,
     profile: Profile,
-    { signal, reportProgress }: DeployRequest,
+    { project, ignored, signal, reportProgress }: DeployRequest,
   ): Promise<DeployResult> {
     const { engine, database, profiles, defaultImage, operations, log, now } = this.#options;
     signal.throwIfAborted();
@@ -110,7 +111,12 @@ export class Deploys {
     });
     await failpoint('deploy.after-intent');
     try {
-      return await this.#publish(operation, { directory, profile, image, version }, reportProgress, signal);
+      return await this.#publish(
+        operation,
+        { project, ignored, profile, image, version },
+        reportProgress,
+        signal,
+      );
     } catch (error) {
       await this.#removeCode(operation).catch((left: unknown) => {
         // The caller gets the deploy's own failure; gc finds these leftovers.
@@ -126,8 +132,9 @@ export class Deploys {
 
   async #publish(
     operation: Operation,
-    code: {
-      readonly directory: string;
+    what: {
+      readonly project: UploadedProject;
+      readonly ignored: IgnoredFiles;
       readonly profile: Profile;
       readonly image: string;
       readonly version: number;
@@ -136,33 +143,26 @@ export class Deploys {
     signal: AbortSignal,
   ): Promise<DeployResult> {
     const { home, engine, profiles } = this.#options;
-    const { directory, profile, image, version } = code;
+    const { project, ignored, profile, image, version } = what;
+    const { source, code, codeFolder } = project;
     const target = home.deploy(profile.name, version);
-    const unfinished = `${target}.tmp`;
     await mkdir(dirname(target), { recursive: true, mode: 0o700 });
     // Leftovers of a version of that number that was never published.
-    await removeTree(unfinished);
     await removeTree(target);
     await removeTree(home.deployedGitHistory(profile.name, version));
-    reportProgress('copy');
-    const copied = await copyProject(directory, unfinished, {
-      excludedFolder: home.root,
-      signal,
-      progress: (files) => reportProgress('copy', files, undefined, 'files'),
-    });
-    requireEntry(profile, copied);
+    requireEntry(profile, code);
     await failpoint('deploy.after-copy');
 
     const seed = seedOf(profile);
-    const history = seed?.git === true ? await this.#readHistory(directory, unfinished, seed, signal) : null;
+    const history = seed?.git === true ? await this.#readHistory(project, seed, signal) : null;
     const sourceHash =
       history === null
-        ? copied.hash
-        : createHash('sha256').update(`${copied.hash}:${history.hash}`).digest('hex');
-    const report = async (code: string, historyVersion: number) => ({
-      ignored: copied.ignored,
+        ? code.hash
+        : createHash('sha256').update(`${code.hash}:${history.hash}`).digest('hex');
+    const report = async (historyVersion: number) => ({
+      ignored,
       seed: await seedExtent(
-        code,
+        codeFolder,
         history === null ? null : home.deployedGitHistory(profile.name, historyVersion),
         seed,
         signal,
@@ -170,37 +170,36 @@ export class Deploys {
     });
     const before = profiles.get(profile.name);
     if (before?.sourceHash === sourceHash && before.image === image) {
-      const extent = await report(unfinished, before.version);
-      await removeTree(unfinished);
+      const extent = await report(before.version);
       profiles.releaseVersion(profile.name, version);
       // A newer program may read the same file differently.
       return this.#record(
         operation,
-        { ...before, source: directory, config: profile },
+        { ...before, source, config: profile },
         { replaced: false, unchanged: true, ...extent },
       );
     }
     await history?.copyTo(home.deployedGitHistory(profile.name, version), {
-      used: copied,
+      used: code,
       signal,
       progress: (files) => reportProgress('copy', files, undefined, 'files'),
     });
-    const extent = await report(unfinished, version);
+    const extent = await report(version);
     signal.throwIfAborted();
-    await rename(unfinished, target);
+    await rename(codeFolder, target);
     syncDirectory(dirname(target));
     syncDirectory(home.deploys);
     await engine.publishCode(profile.name, version, target);
     await failpoint('deploy.after-publish');
 
-    const { files, bytes } = copied;
+    const { files, bytes } = code;
     const deployedAt = this.#options.now();
     await failpoint('deploy.before-row');
     const row = {
       name: profile.name,
       version,
       deployedAt,
-      source: directory,
+      source,
       config: profile,
       sourceHash,
       files,
@@ -239,14 +238,14 @@ export class Deploys {
   }
 
   async #readHistory(
-    directory: string,
-    code: string,
+    { codeFolder, historyFolder }: UploadedProject,
     { folder, ignore }: Seed,
     signal: AbortSignal,
   ): Promise<GitHistory> {
-    const { home } = this.#options;
+    if (historyFolder === null)
+      throw gitHistoryError('the client did not send it', 'deploy with a program of this version');
     const paths = new Set<string>();
-    for await (const { path } of seedItems({ code, history: null, folder, ignore })) {
+    for await (const { path } of seedItems({ code: codeFolder, history: null, folder, ignore })) {
       signal.throwIfAborted();
       paths.add(
         parsePath(path)
@@ -254,11 +253,7 @@ export class Deploys {
           .join('/'),
       );
     }
-    return await GitHistory.read(directory, {
-      isSeeded: (path) => paths.has(path),
-      requireAllowed: (from) => requireOutsideHome(home.root, from),
-      signal,
-    });
+    return await GitHistory.readUploaded(historyFolder, { isSeeded: (path) => paths.has(path), signal });
   }
 
   #warnings(profile: Profile): string[] {
@@ -283,6 +278,7 @@ export class Deploys {
     // by now.
     if (profile === undefined || version === undefined || profiles.hasVersion(profile, version)) return;
     const target = home.deploy(profile, version);
+    // Of an earlier version of Holdfast, which copied the code to this name.
     await removeTree(`${target}.tmp`);
     await engine.removeCode(profile, version);
     await removeTree(home.deployedGitHistory(profile, version));

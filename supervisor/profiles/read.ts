@@ -1,18 +1,9 @@
-import { constants, open, stat, type FileHandle } from 'node:fs/promises';
-import { join } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { findStartProblems } from '../../protocol/profile-validation.ts';
 import { ProfileSchema, type Profile, unsupportedFields } from '../../protocol/profile.ts';
 import { type ProfileProblem, findProblems, parseYaml } from './problems.ts';
-import { PROFILE_FILE } from './profile-file.ts';
-
-const LARGEST_PROFILE = 256 * 1024;
-
-export const SMALLEST_PROFILE = [
-  'name: counter',
-  'agent: { protocol: handler, entry: agent.py }',
-  'persistence: persistent',
-].join('\n');
+import { PROFILE_FILE } from '../../project/profile-file.ts';
+import { readProfileText } from '../../project/profile-text.ts';
 
 /**
  * Reads and validates DIRECTORY/holdfast.yaml. Errors: `not_found` (no such folder), `profile_invalid` (no file, bad
@@ -20,9 +11,7 @@ export const SMALLEST_PROFILE = [
  * this version does not support).
  */
 export async function readProfile(directory: string): Promise<Profile> {
-  await requireDirectory(directory);
-  const text = await readText(directory);
-  return checkProfile(text);
+  return checkProfile(await readProfileText(directory));
 }
 
 /** Like `readProfile`, for the text of the file. */
@@ -69,79 +58,4 @@ function invalid(problems: readonly ProfileProblem[]): HoldfastError {
       problems: problems.slice(0, 50).map(({ line, column, message }) => ({ line, column, message })),
     },
   });
-}
-
-async function requireDirectory(directory: string): Promise<void> {
-  const found = await stat(directory).catch((error: unknown) => {
-    throw new HoldfastError('not_found', `The folder ${directory} cannot be deployed`, {
-      why: error instanceof Error ? error.message : undefined,
-      next: `name the folder that contains ${PROFILE_FILE}`,
-      cause: error,
-    });
-  });
-  if (!found.isDirectory()) {
-    throw new HoldfastError('not_found', `${directory} cannot be deployed`, {
-      why: 'it is not a folder',
-      next: `name the folder that contains ${PROFILE_FILE}`,
-    });
-  }
-}
-
-async function readText(directory: string): Promise<string> {
-  const path = join(directory, PROFILE_FILE);
-  // O_NONBLOCK: opening a FIFO must not block the supervisor.
-  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch(async (error: unknown) => {
-    throw await cannotOpen(directory, error);
-  });
-  try {
-    return await readChecked(file, path);
-  } finally {
-    await file.close();
-  }
-}
-
-async function cannotOpen(directory: string, error: unknown): Promise<HoldfastError> {
-  const missing = error instanceof Error && 'code' in error && error.code === 'ENOENT';
-  if (!missing) {
-    return new HoldfastError('profile_invalid', `${join(directory, PROFILE_FILE)} cannot be read`, {
-      why: error instanceof Error ? error.message : String(error),
-      cause: error,
-    });
-  }
-  const other = await stat(join(directory, 'holdfast.yml')).catch(() => undefined);
-  return new HoldfastError('profile_invalid', `${directory} cannot be deployed`, {
-    why: `it has no ${PROFILE_FILE}`,
-    next:
-      other === undefined
-        ? `write one, for example:\n${SMALLEST_PROFILE.replace(/^/gm, '  ')}`
-        : `rename holdfast.yml to ${PROFILE_FILE}`,
-    cause: error,
-  });
-}
-
-async function readChecked(file: FileHandle, path: string): Promise<string> {
-  const status = await file.stat();
-  if (!status.isFile())
-    throw new HoldfastError('profile_invalid', `${path} cannot be read`, { why: 'it is not a regular file' });
-  if (status.size > LARGEST_PROFILE) {
-    throw new HoldfastError('profile_invalid', `${path} cannot be read`, {
-      why: `it has ${status.size} bytes, and the maximum is ${LARGEST_PROFILE}`,
-    });
-  }
-  const bytes = Buffer.alloc(LARGEST_PROFILE + 1);
-  let length = 0;
-  for (;;) {
-    const { bytesRead } = await file.read(bytes, length, bytes.length - length, length);
-    length += bytesRead;
-    if (bytesRead === 0 || length === bytes.length) break;
-  }
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(0, length));
-  } catch (error) {
-    throw new HoldfastError('profile_invalid', `${path} cannot be read`, {
-      why: 'it is not UTF-8 text',
-      next: 'save it as UTF-8',
-      cause: error,
-    });
-  }
 }

@@ -1,9 +1,7 @@
-import { realpath } from 'node:fs/promises';
-import { join } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Profile } from '../../protocol/profile.ts';
 import type { Engine } from '../engine/port.ts';
-import type { CopiedProject } from './copy.ts';
+import type { WrittenTree } from './tree-writer.ts';
 
 /** Checks that the engine is reachable and supports the profile. Errors: `engine_unavailable`, `not_supported`. */
 export async function requireEngine(engine: Engine, profile: Profile): Promise<void> {
@@ -30,24 +28,9 @@ export async function requireEngine(engine: Engine, profile: Profile): Promise<v
   }
 }
 
-/**
- * The real path of a folder to deploy. Agents write to workspaces in the home: an agent could swap folders during a
- * copy from there, and make it read the host's files. Errors: `profile_invalid`.
- */
-export async function requireOutsideHome(homeRoot: string, directory: string): Promise<string> {
-  const home = await realpath(homeRoot);
-  // Reading the profile reports a missing folder.
-  const real = await realpath(directory).catch(() => directory);
-  if (real !== home && !real.startsWith(join(home, '/'))) return real;
-  throw new HoldfastError('profile_invalid', `${directory} cannot be deployed`, {
-    why: 'it is in the home of this installation, where agents can write',
-    next: 'copy it to a folder outside the home and deploy that',
-  });
-}
-
-/** Checks that the handler's file was copied. Errors: `profile_invalid`. */
-export function requireEntry({ agent }: Profile, copied: CopiedProject): void {
-  if (agent.protocol !== 'handler' || copied.hasFile(agent.entry)) return;
+/** Checks that the handler's file is part of the code. Errors: `profile_invalid`. */
+export function requireEntry({ agent }: Profile, code: WrittenTree): void {
+  if (agent.protocol !== 'handler' || code.hasFile(agent.entry)) return;
   throw new HoldfastError('profile_invalid', `The entry ${agent.entry} is not in the project`, {
     why: 'no regular file has that name, or an ignore file excludes it',
     next: 'correct `agent.entry` in holdfast.yaml, or create the file',

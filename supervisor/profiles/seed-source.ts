@@ -2,8 +2,8 @@ import { lstat, open, readdir, readlink } from 'node:fs/promises';
 import { posix } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { formatPath } from '../../protocol/paths.ts';
-import { IgnoreRules } from './ignore-rules.ts';
-import { PROFILE_FILE } from './profile-file.ts';
+import { IgnoreRules } from '../../project/ignore-rules.ts';
+import { PROFILE_FILE } from '../../project/profile-file.ts';
 
 /** Bytes of a path, one character each, so that names that are not UTF-8 survive. */
 type RawPath = string;

@@ -1,26 +1,32 @@
 import type { ProfileSummary } from '../../protocol/entities.ts';
 import { KeyedMutex } from '../base/keyed-mutex.ts';
 import type { ProfileRow } from '../store/profiles.ts';
-import type { DeployResult } from '../../protocol/deploy-result.ts';
+import { type DeployResult, DeployResultSchema } from '../../protocol/deploy-result.ts';
+import type { Params, Result } from '../../protocol/methods.ts';
+import { seedOf } from '../../protocol/profile.ts';
 import { DEPLOY, type DeployRequest, Deploys } from './deploys.ts';
 import type { ProfileServiceOptions } from './requests.ts';
+import { requireEngine } from './requirements.ts';
 import { summarize } from './summary.ts';
 import { UNDEPLOY, type Undeployed, Undeploys } from './undeploys.ts';
+import { Uploads } from './uploads.ts';
 import { CodeVersions } from './versions.ts';
 
 /** Deployed profiles. The code of a profile is a series of immutable numbered folders, one of which is current. */
 export class ProfileService {
   readonly versions: CodeVersions;
+  readonly uploads: Uploads;
   readonly #options: ProfileServiceOptions;
-  readonly #lanes = new KeyedMutex();
+  readonly #mutex = new KeyedMutex();
   readonly #deploys: Deploys;
   readonly #undeploys: Undeploys;
 
   constructor(options: ProfileServiceOptions) {
     this.#options = options;
     this.versions = new CodeVersions(options);
-    this.#deploys = new Deploys(options, this.#lanes, this.versions);
-    this.#undeploys = new Undeploys(options, this.#lanes, this.versions);
+    this.uploads = new Uploads(options.home);
+    this.#deploys = new Deploys(options, this.#mutex, this.versions);
+    this.#undeploys = new Undeploys(options, this.#mutex, this.versions);
   }
 
   /** Errors: `not_found`. */
@@ -34,12 +40,42 @@ export class ProfileService {
   }
 
   /**
-   * Deploys a folder as the profile's current version; workspaces stay as they are. Equal files change nothing.
-   * Errors: those of `readProfile`, `copyProject` and `requireImage`, `engine_unavailable`, `not_supported`,
-   * `conflict`.
+   * Begins a deploy. Null for `upload` if the `opId` was used before: then there is nothing to send. Errors: those of
+   * `checkProfile`, `engine_unavailable`, `not_supported`, `overloaded`, and the first error of the `opId`.
    */
-  deploy(request: DeployRequest): Promise<DeployResult> {
-    return this.#deploys.run(request);
+  async beginDeploy(
+    { source, profile: text, opId }: Params<'profile/deploy/begin'>,
+    owner: object,
+  ): Promise<Result<'profile/deploy/begin'>> {
+    const first = this.#options.operations.findResult(opId, DEPLOY);
+    if (first !== null) {
+      return { upload: null, history: false, result: DeployResultSchema.parse(first.result) };
+    }
+    // The YAML parser is a tenth of the program, and only a deploy uses it.
+    const { checkProfile } = await import('./read.ts');
+    const profile = checkProfile(text);
+    await requireEngine(this.#options.engine, profile);
+    const upload = await this.uploads.begin(source, owner);
+    return { upload, history: seedOf(profile)?.git === true, result: null };
+  }
+
+  /**
+   * Deploys what was uploaded as the profile's current version; workspaces stay as they are. Equal files change nothing. Errors: those of
+   * `readProfile` and `requireImage`, `profile_invalid`, `engine_unavailable`, `not_supported`, `conflict`.
+   */
+  async commitDeploy(
+    { upload, ignored, opId }: Params<'profile/deploy/commit'>,
+    owner: object,
+    { reportProgress, signal }: Pick<DeployRequest, 'reportProgress' | 'signal'>,
+  ): Promise<DeployResult> {
+    const project = await this.uploads.finish(upload, owner);
+    try {
+      return await this.#deploys.run({ project, ignored, opId, reportProgress, signal });
+    } finally {
+      await project.discard().catch((error: unknown) => {
+        this.#options.log.warn('cannot remove an upload; the next start tries again', { error });
+      });
+    }
   }
 
   /** Deletes the sessions and their workspaces, then profile and code. Errors: `not_found`, `confirmation_required`. */
@@ -57,6 +93,9 @@ export class ProfileService {
    */
   async recover(): Promise<void> {
     const { operations, log } = this.#options;
+    await this.uploads.removeLeftovers().catch((error: unknown) => {
+      log.warn('cannot remove uploads of an earlier supervisor', { error });
+    });
     for (const operation of operations.pending()) {
       try {
         if (operation.kind === DEPLOY) await this.#deploys.rollBack(operation);
@@ -72,6 +111,6 @@ export class ProfileService {
 
   /** Resolves when no deploy or undeploy is under way. */
   async waitUntilIdle(): Promise<void> {
-    await this.#lanes.drained();
+    await this.#mutex.drained();
   }
 }

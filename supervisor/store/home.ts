@@ -67,6 +67,8 @@ export class Home {
   readonly workspaces: string;
   readonly runs: string;
   readonly deploys: string;
+  /** Projects that clients are sending; on the file system of `deploys`, so that publishing is a rename. */
+  readonly uploads: string;
   readonly runtimes: string;
   readonly artifacts: string;
   /** Snapshot objects, one folder per lineage. */
@@ -90,6 +92,8 @@ export class Home {
     this.workspaces = join(root, 'workspaces');
     this.runs = join(root, 'run');
     this.deploys = join(root, 'deploys');
+    // No profile has a name with a dot at its start.
+    this.uploads = join(this.deploys, '.uploads');
     this.runtimes = join(root, 'runtime');
     this.artifacts = join(root, 'artifacts');
     this.store = join(root, 'store');

@@ -7,6 +7,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { FaultHome } from '../faults/harness/fault-home.ts';
 import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
+import { deploy } from '../setup/deploy.ts';
 
 const EntriesSchema = z.object({
   entries: z.array(
@@ -158,7 +159,7 @@ test('kill -9 of the supervisor in the middle of an upload: the old content stay
   try {
     const supervisor = await home.start();
     const project = await writeProject(join(home.path, '..'), shellProject('upload'));
-    await home.call('profile/deploy', { directory: project });
+    await deploy(home, project);
     const { session } = await home.call('session/create', { profile: 'upload' });
     const path = '/workspace/file';
     await home.call('files/write', { session: session.id, path, create: true }, Buffer.from('old'));

@@ -9,6 +9,7 @@ import { expectSettled, expectWholeHistory, turnOutput } from './harness/expecta
 import type { FaultHome } from './harness/fault-home.ts';
 import { waitForTurn, waitUntil, useFaultFixture } from './harness/fault-fixture.ts';
 import { printInSoak, soakCount } from '../setup/run-length.ts';
+import { deploy } from '../setup/deploy.ts';
 
 const execute = promisify(execFile);
 const isRoot = process.getuid?.() === 0;
@@ -55,7 +56,7 @@ describe('a holdfast.yaml', () => {
     ['many aliases', `env:\n  A: &a x\n${'  B: *a\n'.repeat(2)}`, /holdfast\.yaml:\d+:\d+/],
   ])('with %s: reports the position', async (_, more, where) => {
     const directory = await withYaml(more);
-    const failure = await home.call('profile/deploy', { directory }).then(
+    const failure = await deploy(home, directory).then(
       () => null,
       (error: unknown) => error,
     );
@@ -74,7 +75,7 @@ describe('a holdfast.yaml', () => {
     ['dockerfile', 'dockerfile: Dockerfile\n'],
   ])('with %s is refused as not_supported, never ignored: %s', async (field, more) => {
     const directory = await withYaml(more);
-    await expect(home.call('profile/deploy', { directory })).rejects.toMatchObject({
+    await expect(deploy(home, directory)).rejects.toMatchObject({
       code: 'not_supported',
       sentence: expect.stringContaining(field) as string,
       next: expect.any(String) as string,
@@ -83,12 +84,12 @@ describe('a holdfast.yaml', () => {
 
   test('with agent.protocol acp is refused as not_supported', async () => {
     const directory = await withYaml('', 'name: odd\nagent: { protocol: acp, command: [sh] }\n');
-    await expect(home.call('profile/deploy', { directory })).rejects.toMatchObject({ code: 'not_supported' });
+    await expect(deploy(home, directory)).rejects.toMatchObject({ code: 'not_supported' });
   });
 
   test('with a missing image: a typed error, and nothing is deployed', async () => {
     const directory = await withYaml('image: localhost:1/nobody/nothing:1\n');
-    await expect(home.call('profile/deploy', { directory })).rejects.toMatchObject({
+    await expect(deploy(home, directory)).rejects.toMatchObject({
       code: expect.stringMatching(/^image_(not_found|pull_failed)$/) as string,
       next: expect.any(String) as string,
     });

@@ -2,6 +2,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { shellProject, writeProject } from '../setup/profiles.ts';
 import { expectSettled, turnOutput } from './harness/expectations.ts';
 import { waitForTurn, useFaultFixture } from './harness/fault-fixture.ts';
+import { deploy } from '../setup/deploy.ts';
 
 const TRIES = 6;
 
@@ -13,7 +14,7 @@ describe('an undeploy', () => {
     await home.start();
     const ephemeral = await writeProject(await bench.temporaryFolder(), shellProject('q', ''));
     for (let tries = 1; tries <= TRIES; tries += 1) {
-      await home.call('profile/deploy', { directory: ephemeral });
+      await deploy(home, ephemeral);
       const { turn } = await home.call('turn/start', { profile: 'q', prompt: 'echo ran' });
       expect(await waitForTurn(home, turn.turnId)).toMatchObject({ status: 'succeeded' });
       await expect(home.call('profile/undeploy', { profile: 'q', force: true })).resolves.toBeDefined();

@@ -5,6 +5,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
 import { useFaultFixture } from '../../faults/harness/fault-fixture.ts';
 import { handlerProject, shellProject, writeProject } from '../../setup/profiles.ts';
+import { deploy } from '../../setup/deploy.ts';
 
 const GONE_MS = 30_000;
 
@@ -38,7 +39,7 @@ describe('the home', () => {
       await bench.temporaryFolder(),
       handlerProject('long', 'def handler(input):\n    return 7\n'),
     );
-    await home.call('profile/deploy', { directory });
+    await deploy(home, directory);
     const { turn } = await home.call('turn/start', { profile: 'long', input: {} });
     const done = await home.call('turn/wait', { turn: turn.turnId, timeoutMs: 30_000 });
     expect(done.turn).toMatchObject({ status: 'succeeded', output: 7 });
@@ -85,10 +86,10 @@ describe('the home', () => {
     const home = await bench.createHome();
     await home.start({ 'deploy.after-copy': 'enospc@1' });
     const directory = await writeProject(await bench.temporaryFolder(), shellProject('shell'));
-    await expect(home.call('profile/deploy', { directory })).rejects.toMatchObject({ code: 'no_space' });
+    await expect(deploy(home, directory)).rejects.toMatchObject({ code: 'no_space' });
     expect(await readdir(join(home.path, 'deploys/shell'))).toEqual([]);
     expect((await home.call('profile/list', {})).profiles).toEqual([]);
-    expect((await home.call('profile/deploy', { directory })).profile.version).toBe(1);
+    expect((await deploy(home, directory)).profile.version).toBe(1);
   });
 
   test.each([
@@ -124,9 +125,7 @@ describe('clearing away', () => {
     const home = await bench.createHome();
     const supervisor = await home.start();
     const project = shellProject('vol', 'persistence: persistent\nworkspace: { backing: volume }\n');
-    await home.call('profile/deploy', {
-      directory: await writeProject(await bench.temporaryFolder(), project),
-    });
+    await deploy(home, await writeProject(await bench.temporaryFolder(), project));
     const { session } = await home.call('session/create', { profile: 'vol' });
     await home.call('session/resume', { session: session.id });
     const id = await home.readId();
@@ -180,7 +179,7 @@ describe('an engine that is not there', () => {
     const { engine } = await home.call('supervisor/status', {});
     expect(engine).toMatchObject({ reachable: false, next: expect.any(String) as string });
     const directory = await writeProject(await bench.temporaryFolder(), shellProject('shell'));
-    await expect(home.call('profile/deploy', { directory })).rejects.toMatchObject({
+    await expect(deploy(home, directory)).rejects.toMatchObject({
       code: 'engine_unavailable',
     });
     expect(await readdir(join(home.path, 'deploys'))).toEqual([]);

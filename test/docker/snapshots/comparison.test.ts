@@ -10,6 +10,7 @@ import type { Change } from '../../../protocol/snapshots.ts';
 import { FaultHome } from '../../faults/harness/fault-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 import { errorCode, SnapshotFixture } from './snapshot-fixture.ts';
+import { deploy } from '../../setup/deploy.ts';
 
 const run = promisify(execFile);
 const MIB = 2 ** 20;
@@ -176,7 +177,7 @@ describe('differences', () => {
       const directory = await writeProject(join(home.path, '..'), seeded);
       await writeFile(join(directory, 'large'), randomBytes(3 * MIB));
       await symlink('src/kept', join(directory, 'link'));
-      await home.call('profile/deploy', { directory });
+      await deploy(home, directory);
       const { id } = (await home.call('session/create', { profile: 'seeded' })).session;
       const folder = join(home.path, 'workspaces', id);
       const preview = (more: object = {}) =>

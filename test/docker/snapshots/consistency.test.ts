@@ -39,6 +39,7 @@ while not os.path.exists('/workspace/agent/stop'):
     time.sleep(0.001)
 open('/workspace/agent/ended', 'w').close()
 `;
+import { deploy } from '../../setup/deploy.ts';
 
 let home: FaultHome;
 let id: string;
@@ -47,7 +48,7 @@ beforeAll(async () => {
   home = await FaultHome.create();
   await home.start();
   const project = await writeProject(join(home.path, '..'), shellProject('moments'));
-  await home.call('profile/deploy', { directory: project });
+  await deploy(home, project);
   ({ id } = (await home.call('session/create', { profile: 'moments' })).session);
   folder = join(home.path, 'workspaces', id);
   const { uid, gid } = await stat(folder);

@@ -8,6 +8,7 @@ import { LineageStore } from '../../../supervisor/snapshots/store/lineage-store.
 import { FaultHome } from '../../faults/harness/fault-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 import { soakCount } from '../../setup/run-length.ts';
+import { deploy } from '../../setup/deploy.ts';
 
 const MIB = 2 ** 20;
 let home: FaultHome;
@@ -22,7 +23,7 @@ beforeAll(async () => {
   home = await FaultHome.create();
   supervisor = await home.start();
   const project = await writeProject(join(home.path, '..'), shellProject('damage'));
-  await home.call('profile/deploy', { directory: project });
+  await deploy(home, project);
   id = (await home.call('session/create', { profile: 'damage' })).session.id;
   folder = join(home.path, 'workspaces', id);
   // Every kind of object: a list for more than eight pieces, a block for a file with holes.

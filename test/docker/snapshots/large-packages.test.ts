@@ -8,6 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { FaultHome } from '../../faults/harness/fault-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 import { SOAK } from '../../setup/run-length.ts';
+import { deploy } from '../../setup/deploy.ts';
 
 const run = promisify(execFile);
 /** Real packages: those that this project is built with, and in the long run the largest ones that people install. */
@@ -20,7 +21,7 @@ beforeAll(async () => {
   home = await FaultHome.create();
   await home.start();
   const project = await writeProject(join(home.path, '..'), shellProject('corpus'));
-  await home.call('profile/deploy', { directory: project });
+  await deploy(home, project);
 });
 // Two trees of a hundred thousand files go.
 afterAll(() => home.dispose(), 900_000);

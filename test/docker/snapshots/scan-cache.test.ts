@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { FaultHome } from '../../faults/harness/fault-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
+import { deploy } from '../../setup/deploy.ts';
 
 const run = promisify(execFile);
 /** More than what is left behind at once, without an end. */
@@ -19,7 +20,7 @@ beforeAll(async () => {
   home = await FaultHome.create();
   await home.start();
   const directory = await writeProject(join(home.path, '..'), shellProject('keeps'));
-  await home.call('profile/deploy', { directory });
+  await deploy(home, directory);
 });
 afterAll(() => home.dispose());
 

@@ -3,6 +3,7 @@ import type { HoldfastError } from '../../../protocol/errors.ts';
 import type { FaultHome } from '../../faults/harness/fault-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 import type { SupervisorProcess } from '../../faults/harness/supervisor-process.ts';
+import { deploy } from '../../setup/deploy.ts';
 
 /** Sessions to look at the snapshots of, of a profile `looks`. */
 export class SnapshotFixture {
@@ -18,7 +19,7 @@ export class SnapshotFixture {
   static async create(home: FaultHome): Promise<SnapshotFixture> {
     const supervisor = await home.start();
     const directory = await writeProject(join(home.path, '..'), shellProject('looks'));
-    await home.call('profile/deploy', { directory });
+    await deploy(home, directory);
     return new SnapshotFixture(home, supervisor);
   }
 

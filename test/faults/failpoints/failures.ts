@@ -15,6 +15,7 @@ import {
   createSession,
   expectCleanStop,
 } from './fixture.ts';
+import { deploy } from '../../setup/deploy.ts';
 
 /** Where operations fail whose object has a name, or a workspace, that is used again afterwards. */
 export const FAILURES = [
@@ -67,9 +68,7 @@ export async function failThenReuseName(point: Failing): Promise<void> {
     await killSupervisor(at);
     await startNextSupervisor(at);
   }
-  await at.call('profile/deploy', {
-    directory: await writeProject(await fixture.temporaryFolder(), project),
-  });
+  await deploy(at, await writeProject(await fixture.temporaryFolder(), project));
   const { sessions } = await at.call('session/list', { limit: 1000 });
   const there = sessions.find((one) => one.profile === name && one.name === 'before');
   const id = there?.id ?? (await createSession(at, name, 'before'));

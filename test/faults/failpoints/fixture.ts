@@ -111,10 +111,15 @@ export async function retryRequest<M extends MethodName>(
   method: M,
   params: Params<M>,
 ): Promise<Result<M>> {
+  return retryConflict(() => at.call(method, params));
+}
+
+/** Repeats a request while an earlier one with its opId is still running. */
+export async function retryConflict<T>(request: () => Promise<T>): Promise<T> {
   const until = Date.now() + 15_000;
   for (;;) {
     try {
-      return await at.call(method, params);
+      return await request();
     } catch (error) {
       if (!(error instanceof HoldfastError) || error.code !== 'conflict' || Date.now() > until) throw error;
       await new Promise((resolve) => setTimeout(resolve, 100));

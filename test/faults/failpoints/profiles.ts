@@ -2,10 +2,12 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import type { FailpointName } from '../../../supervisor/base/failpoints.ts';
+import { deploy } from '../../setup/deploy.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 import { expectSettled } from '../harness/expectations.ts';
 import { waitUntil } from '../harness/fault-fixture.ts';
 import {
+  retryConflict,
   retryRequest,
   fixture,
   uniqueName,
@@ -32,8 +34,9 @@ export async function deployScenario(point: FailpointName): Promise<void> {
       ...project,
       'which.txt': 'second',
     });
-    const request = { directory, opId: uniqueName('op-deploy') };
-    await expectKilledDuring(at, point, () => at.call('profile/deploy', request));
+    const opId = uniqueName('op-deploy');
+    const request = () => deploy(at, directory, opId);
+    await expectKilledDuring(at, point, request);
     await startNextSupervisor(at);
     await expectSettled(at);
     const { profiles } = await at.call('profile/list', {});
@@ -43,9 +46,9 @@ export async function deployScenario(point: FailpointName): Promise<void> {
       return versions.join() === (isKnown ? '1' : '');
     });
     if (id !== null) expect(await runTurn(at, id, 'cat /agent/which.txt')).toBe('first');
-    const answer = await retryRequest(at, 'profile/deploy', request);
+    const answer = await retryConflict(request);
     expect(answer).toMatchObject({ replaced: isKnown, unchanged: false });
-    expect(await at.call('profile/deploy', request)).toEqual(answer);
+    expect(await request()).toEqual(answer);
     if (id === null) continue;
     expect(await runTurn(at, id, 'cat /agent/which.txt')).toBe('second');
     await at.call('session/stop', { session: id });

@@ -9,6 +9,7 @@ import { z } from 'zod';
 import type { Turn } from '../../../protocol/entities.ts';
 import { writeProject } from '../../setup/profiles.ts';
 import { BUNDLE, FaultHome, type FaultHomeOptions } from './fault-home.ts';
+import { deploy } from '../../setup/deploy.ts';
 
 const GONE_MS = 30_000;
 const TURN_MS = 60_000;
@@ -63,7 +64,7 @@ export function useFaultFixture(hook: (end: () => Promise<void>) => unknown = af
     },
     async deploy(home, files) {
       const directory = await writeProject(await folder(), files);
-      await home.call('profile/deploy', { directory });
+      await deploy(home, directory);
     },
     runHoldfast(home, args, options = {}) {
       if (!watched.has(home.path)) {

@@ -125,16 +125,17 @@ describe('deploy --watch', () => {
     writeFileSync(join(path, 'holdfast.yaml'), 'name: counter\n');
     let broken = false;
     const supervisor = await serve({
-      'profile/deploy': () => {
+      'profile/deploy/begin': () => {
         if (broken) throw new HoldfastError('profile_invalid', 'holdfast.yaml is wrong', { why: 'line 3' });
-        return { profile: profile(), replaced: true, unchanged: false, ...EXTENT };
+        const result = { profile: profile(), replaced: true, unchanged: false, ...EXTENT };
+        return { upload: null, history: false, result };
       },
     });
-    const deploys = () => supervisor.requests.filter(({ method }) => method === 'profile/deploy');
+    const deploys = () => supervisor.requests.filter(({ method }) => method === 'profile/deploy/begin');
     const driven = new CliRun(['deploy', '.', '--watch'], { home: supervisor.home, cwd: path });
     await driven.waitForText('Watching');
     expect(deploys()).toHaveLength(1);
-    expect(deploys()[0]?.params).toMatchObject({ directory: path });
+    expect(deploys()[0]?.params).toMatchObject({ source: path });
 
     for (let at = 0; at < 20; at += 1) writeFileSync(join(path, `file${String(at)}.py`), 'x');
     await until(() => deploys().length === 2);

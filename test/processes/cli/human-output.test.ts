@@ -1,7 +1,10 @@
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { runToEnd } from '../../fixtures/cli/cli-run.ts';
 import { profile, session } from '../../fixtures/cli/fake-supervisor.ts';
 import { startFakeSupervisor } from '../../fixtures/cli/start-fake-supervisor.ts';
+
+const EXAMPLE = join(import.meta.dirname, '../../../examples/counter');
 
 describe('for people', () => {
   test('an empty list suggests the next command', async () => {
@@ -65,22 +68,19 @@ describe('for people', () => {
     const ignored = { files: 3, bytes: 2000, complete: false, largest: biggest };
     const seed = { files: 7, bytes: 200_000_000 };
     const { home } = await startFakeSupervisor({
-      'profile/deploy': () => ({
-        profile: profile(),
-        replaced: false,
-        unchanged: false,
-        warnings,
-        ignored,
-        seed,
+      'profile/deploy/begin': () => ({
+        upload: null,
+        history: false,
+        result: { profile: profile(), replaced: false, unchanged: false, warnings, ignored, seed },
       }),
     });
-    const run = await runToEnd(['deploy', '.'], { home });
+    const run = await runToEnd(['deploy', EXAMPLE], { home });
     expect(run.stderr).toContain(
       'Ignored by .gitignore and .holdfastignore: at least 3 files, 2.0 KiB; the largest: out (2 files, 1.9 KiB), a.log (50 B)\n',
     );
     expect(run.stderr).toContain('warning: every new workspace starts with 191 MiB (7 files). List what');
     expect(run.stderr).toContain('warning: the egress rule *.co is too broad: it is\n');
-    expect(JSON.parse((await runToEnd(['deploy', '.', '--json'], { home })).stdout)).toMatchObject({
+    expect(JSON.parse((await runToEnd(['deploy', EXAMPLE, '--json'], { home })).stdout)).toMatchObject({
       warnings,
     });
   });

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { runToEnd } from '../../fixtures/cli/cli-run.ts';
@@ -10,6 +11,8 @@ import {
   turn,
 } from '../../fixtures/cli/fake-supervisor.ts';
 import { startFakeSupervisor } from '../../fixtures/cli/start-fake-supervisor.ts';
+
+const EXAMPLE = join(import.meta.dirname, '../../../examples/counter');
 
 const EXTENT = { warnings: [], ignored: { files: 0, bytes: 0, complete: true, largest: [] }, seed: null };
 
@@ -63,7 +66,11 @@ describe('--json prints one document and nothing else', () => {
   const garbage = [{ kind: 'container' as const, name: 'hf-x', why: 'its session is gone', bytes: null }];
   const one = { session: session() };
   const handlers: FakeHandlers = {
-    'profile/deploy': () => ({ profile: profile(), replaced: true, unchanged: false, ...EXTENT }),
+    'profile/deploy/begin': () => ({
+      upload: null,
+      history: false,
+      result: { profile: profile(), replaced: true, unchanged: false, ...EXTENT },
+    }),
     'profile/undeploy': () => ({ sessionsDeleted: 2 }),
     'profile/list': () => ({ profiles: [profile()] }),
     'session/create': () => one,
@@ -92,7 +99,7 @@ describe('--json prints one document and nothing else', () => {
   };
 
   test.each([
-    [['deploy', '.'], { profile: profile(), replaced: true, unchanged: false, ...EXTENT }],
+    [['deploy', EXAMPLE], { profile: profile(), replaced: true, unchanged: false, ...EXTENT }],
     [['undeploy', 'counter', '--force'], { profile: 'counter', sessionsDeleted: 2 }],
     [['profiles'], { profiles: [profile()] }],
     [['session', 'create', 'counter', '--name', 'a'], one],

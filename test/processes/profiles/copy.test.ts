@@ -17,8 +17,11 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { IgnoredEntries } from '../../../supervisor/profiles/ignored-entries.ts';
-import { copyProject, type CopyOptions } from '../../../supervisor/profiles/copy.ts';
+import type { ProjectEntry } from '../../../protocol/deploy.ts';
+import { IgnoredEntries } from '../../../project/ignored-entries.ts';
+import { type DeployConnection, Sender } from '../../../project/deploy.ts';
+import { ProjectReader, type ReadProjectOptions } from '../../../project/read-project.ts';
+import { TreeWriter, UploadTotals } from '../../../supervisor/profiles/tree-writer.ts';
 
 let folder: string;
 let source: string;
@@ -39,7 +42,20 @@ function write(files: Readonly<Record<string, string>>): void {
     writeFileSync(join(source, name), text);
   }
 }
-const copy = (options: CopyOptions = {}) => copyProject(source, target, options);
+/** Reads the project and writes it to `target`, as a client and a supervisor do together. */
+async function copy(options: ReadProjectOptions = {}) {
+  const writer = new TreeWriter(target, 'code', new UploadTotals());
+  const append = async (_method: string, params: { entries: ProjectEntry[] }, { bytes }: { bytes: Buffer }) =>
+    writer.append(params.entries, bytes);
+  const reader = new ProjectReader(source, options);
+  try {
+    const sender = new Sender({ call: append } as unknown as DeployConnection, 'upload', {});
+    await sender.send('code', reader.items(), null);
+    return { ...(await writer.finish()), ignored: await reader.measureIgnored() };
+  } finally {
+    await writer.close();
+  }
+}
 const copied = () => readdirSync(target, { recursive: true, encoding: 'utf8' }).sort();
 const mode = (name: string) => (statSync(join(target, name)).mode & 0o7777).toString(8);
 
@@ -237,7 +253,7 @@ describe('what is refused', () => {
       details: { path: 'c' },
       why: /more than 2 files/,
     });
-    rmSync(target, { recursive: true });
+    rmSync(target, { recursive: true, force: true });
     await expect(copy({ limits: { files: 9, bytes: 4 } })).rejects.toMatchObject({
       details: { path: 'c' },
       why: /more than 4 bytes/,

@@ -16,10 +16,10 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { allowedConfig, withoutCredentials } from '../../../supervisor/profiles/git/allowed-config.ts';
-import { parseGitConfig } from '../../../supervisor/profiles/git/config.ts';
-import { GitHistory } from '../../../supervisor/profiles/git/history.ts';
-import { portableIndex } from '../../../supervisor/profiles/git/index-file.ts';
+import { allowedConfig, withoutCredentials } from '../../../project/git/allowed-config.ts';
+import { parseGitConfig } from '../../../project/git/config.ts';
+import { GitHistory } from '../../../project/git/history.ts';
+import { portableIndex } from '../../../project/git/index-file.ts';
 import { checkProfile } from '../../../supervisor/profiles/read.ts';
 
 let folder: string;

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import {
   existsSync,
   mkdirSync,
@@ -11,9 +12,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { EngineStatus } from '../../../protocol/entities.ts';
+import type { DeployResult } from '../../../protocol/deploy-result.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
+import { type DeployConnection, deployProject } from '../../../project/deploy.ts';
 import type { Log } from '../../../supervisor/base/log.ts';
 import type { Engine } from '../../../supervisor/engine/port.ts';
+import { deployHandlers } from '../../../supervisor/rpc/handlers/deploy.ts';
 import { ProfileService } from '../../../supervisor/profiles/service.ts';
 import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { type Database, openDatabase } from '../../../supervisor/store/database.ts';
@@ -140,8 +144,28 @@ const policies = () =>
     events: new EventLog(database),
     now: () => 1_000_000,
   });
-const deploy = (by = service(), opId?: string, signal = new AbortController().signal) =>
-  by.deploy({ directory: project, opId, reportProgress: () => {}, signal });
+const deploy = (by = service(), opId: string = randomUUID(), signal = new AbortController().signal) =>
+  deployFrom(by, project, opId, signal);
+
+/** Deploys as a client of this service does. */
+function deployFrom(
+  by: ProfileService,
+  directory: string,
+  opId: string = randomUUID(),
+  signal = new AbortController().signal,
+): Promise<DeployResult> {
+  const peer = { closed: new Promise<void>(() => undefined) };
+  const handlers = deployHandlers<typeof peer>({ profiles: by, onDeployed: () => undefined });
+  const call = (method: keyof typeof handlers, params: never, options: { readonly bytes?: Uint8Array }) =>
+    handlers[method](params, {
+      peer,
+      signal,
+      progress: () => undefined,
+      bytes: Buffer.from(options.bytes ?? []),
+    } as never);
+  const connection = { call } as unknown as DeployConnection;
+  return deployProject(connection, { directory, home: home.root, opId, signal, attempts: 1 });
+}
 const versions = () => readdirSync(join(home.deploys, 'counter')).sort();
 const session = (id: string, name: string) => ({ id, name, profile: 'counter' }) as SessionRow;
 
@@ -262,14 +286,11 @@ describe('deploy', () => {
     const inside = join(home.workspaces, 'ses-aaaaaaaaaaaaaaaa');
     mkdirSync(inside);
     writeFileSync(join(inside, 'holdfast.yaml'), 'name: x\nagent: { protocol: command, command: [sh] }');
-    const request = { directory: inside, reportProgress: () => {}, signal: new AbortController().signal };
-    await expect(service().deploy(request)).rejects.toMatchObject({
+    await expect(deployFrom(service(), inside)).rejects.toMatchObject({
       code: 'profile_invalid',
-      why: /in the home/,
+      why: expect.stringContaining('in the home') as string,
     });
-    await expect(service().deploy({ ...request, directory: home.root })).rejects.toMatchObject({
-      code: 'profile_invalid',
-    });
+    await expect(deployFrom(service(), home.root)).rejects.toMatchObject({ code: 'profile_invalid' });
   });
 
   test('of one profile runs after a concurrent one', async () => {

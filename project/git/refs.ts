@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { hasErrorCode } from '../../store/storage-error.ts';
+import { hasErrorCode } from '../file-error.ts';
 import { lstatOrNull } from './location.ts';
 import { irregularFileError, readSmallFile } from './read-file.ts';
 import { gitHistoryError } from './error.ts';

@@ -2,8 +2,10 @@ import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { mkdir, open } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { HoldfastError } from '../../../protocol/errors.ts';
-import { COPY_LIMITS, type CopyLimits, explainFileError } from '../copy.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { PROJECT_LIMITS } from '../../protocol/deploy.ts';
+import { explainFileError } from '../file-error.ts';
+import type { ProjectItem } from '../read-project.ts';
 import { allowedConfig, requireKnownFormat } from './allowed-config.ts';
 import { type ConfigEntry, parseGitConfig } from './config.ts';
 import { LARGEST_INDEX, portableIndex } from './index-file.ts';
@@ -25,10 +27,15 @@ export interface HistoryReadOptions {
   readonly signal?: AbortSignal;
 }
 
+export interface HistoryLimits {
+  readonly bytes: number;
+  readonly files: number;
+}
+
 export interface HistoryCopyOptions {
   /** Limits of the history and the project's own files together; `used` counts the files. */
-  readonly limits?: CopyLimits;
-  readonly used?: CopyLimits;
+  readonly limits?: HistoryLimits;
+  readonly used?: HistoryLimits;
   readonly signal?: AbortSignal | undefined;
   readonly progress?: (files: number) => void;
 }
@@ -60,34 +67,86 @@ export class GitHistory {
   ): Promise<GitHistory> {
     return await reading(async () => {
       const location = await locateRepository(project);
-      const { gitDirectory, commonDirectory } = location;
-      await requireAllowed(gitDirectory);
-      await requireAllowed(commonDirectory);
-      const config = await readConfig(commonDirectory);
-      requireKnownFormat(config);
-      await requireOwnObjects(commonDirectory);
-      // Objects are copied after everything that refers to them, so objects of a concurrent commit are not missed.
-      const head = await readHead(gitDirectory);
-      const refs = await readRefs(commonDirectory, signal);
-      const files = new Map<string, Buffer>([
-        ['HEAD', Buffer.from(head)],
-        ['config', Buffer.from(allowedConfig(config))],
-        ['packed-refs', packedRefs(refs)],
-      ]);
-      for (const [name, target] of refs.symbolic) files.set(name, Buffer.from(`ref: ${target}\n`));
-      const shallow = await readSmallFile(join(commonDirectory, 'shallow'), LARGEST_LIST);
-      if (shallow !== null) {
-        if (!/^(?:[0-9a-f]{40}\n)*$/.test(shallow.toString('latin1')))
-          throw gitHistoryError('the file `shallow` is damaged', 'deploy a plain clone');
-        if (shallow.length > 0) files.set('shallow', shallow);
-      }
-      await requireFolder(join(commonDirectory, 'info'));
-      const exclude = await readSmallFile(join(commonDirectory, 'info', 'exclude'), LARGEST_LIST);
-      if (exclude !== null) files.set('info/exclude', exclude);
-      const index = await readSmallFile(join(gitDirectory, 'index'), LARGEST_INDEX);
-      if (index !== null) files.set('index', portableIndex(index, isSeeded));
-      return new GitHistory(location, files);
+      await requireAllowed(location.gitDirectory);
+      await requireAllowed(location.commonDirectory);
+      return await GitHistory.#readAt(location, isSeeded, signal);
     });
+  }
+
+  /** Like `read`, for a git directory that a client has uploaded. */
+  static async readUploaded(
+    gitDirectory: string,
+    { isSeeded, signal }: Pick<HistoryReadOptions, 'isSeeded' | 'signal'>,
+  ): Promise<GitHistory> {
+    const location = { gitDirectory, commonDirectory: gitDirectory };
+    return await reading(() => GitHistory.#readAt(location, isSeeded, signal));
+  }
+
+  static async #readAt(
+    location: GitLocation,
+    isSeeded: (path: string) => boolean,
+    signal: AbortSignal | undefined,
+  ): Promise<GitHistory> {
+    const { gitDirectory, commonDirectory } = location;
+    const config = await readConfig(commonDirectory);
+    requireKnownFormat(config);
+    await requireOwnObjects(commonDirectory);
+    // Objects are copied after everything that refers to them, so objects of a concurrent commit are not missed.
+    const head = await readHead(gitDirectory);
+    const refs = await readRefs(commonDirectory, signal);
+    const files = new Map<string, Buffer>([
+      ['HEAD', Buffer.from(head)],
+      ['config', Buffer.from(allowedConfig(config))],
+      ['packed-refs', packedRefs(refs)],
+    ]);
+    for (const [name, target] of refs.symbolic) files.set(name, Buffer.from(`ref: ${target}\n`));
+    const shallow = await readSmallFile(join(commonDirectory, 'shallow'), LARGEST_LIST);
+    if (shallow !== null) {
+      if (!/^(?:[0-9a-f]{40}\n)*$/.test(shallow.toString('latin1')))
+        throw gitHistoryError('the file `shallow` is damaged', 'deploy a plain clone');
+      if (shallow.length > 0) files.set('shallow', shallow);
+    }
+    await requireFolder(join(commonDirectory, 'info'));
+    const exclude = await readSmallFile(join(commonDirectory, 'info', 'exclude'), LARGEST_LIST);
+    if (exclude !== null) files.set('info/exclude', exclude);
+    const index = await readSmallFile(join(gitDirectory, 'index'), LARGEST_INDEX);
+    if (index !== null) files.set('index', portableIndex(index, isSeeded));
+    return new GitHistory(location, files);
+  }
+
+  /** Everything that `copyTo` would write, for an upload; a folder before its entries. */
+  async *items(signal?: AbortSignal): AsyncGenerator<ProjectItem> {
+    const folders = new Set<string>(['.']);
+    const missingFolders = (path: string): string[] => {
+      const above = dirname(path);
+      if (folders.has(above)) return [];
+      const missing = [...missingFolders(above), above];
+      folders.add(above);
+      return missing;
+    };
+    for (const [path, content] of this.#files) {
+      for (const folder of missingFolders(path)) yield { kind: 'folder', path: folder };
+      yield { kind: 'file', path, size: content.length, executable: false, content: () => chunksOf(content) };
+    }
+    const objects = join(this.#location.commonDirectory, 'objects');
+    for await (const path of objectFiles(objects)) {
+      signal?.throwIfAborted();
+      for (const folder of missingFolders(`objects/${path}`)) yield { kind: 'folder', path: folder };
+      const file = await openRegular(join(objects, path));
+      if (file === null) throw changed();
+      try {
+        const { size } = await file.stat();
+        yield {
+          kind: 'file',
+          path: `objects/${path}`,
+          size,
+          executable: false,
+          content: () => contentOf(file, size),
+        };
+      } finally {
+        await file.close();
+      }
+    }
   }
 
   /**
@@ -95,7 +154,7 @@ export class GitHistory {
    * `copyProject`.
    */
   async copyTo(target: string, options: HistoryCopyOptions = {}): Promise<void> {
-    const { limits = COPY_LIMITS, used = { files: 0, bytes: 0 }, signal, progress } = options;
+    const { limits = PROJECT_LIMITS, used = { files: 0, bytes: 0 }, signal, progress } = options;
     const sum = { files: used.files, bytes: used.bytes };
     const count = (files: number, bytes: number): void => {
       signal?.throwIfAborted();
@@ -132,6 +191,23 @@ export class GitHistory {
       for (const path of folders) await syncFolder(path);
       progress?.(sum.files);
     });
+  }
+}
+
+async function* chunksOf(content: Buffer): AsyncGenerator<Buffer> {
+  for (let at = 0; at < content.length; at += CHUNK) yield content.subarray(at, at + CHUNK);
+}
+
+async function* contentOf(
+  file: NonNullable<Awaited<ReturnType<typeof openRegular>>>,
+  size: number,
+): AsyncGenerator<Buffer> {
+  const buffer = Buffer.alloc(CHUNK);
+  for (let left = size; left > 0;) {
+    const { bytesRead } = await file.read(buffer, 0, Math.min(CHUNK, left), null);
+    if (bytesRead === 0) throw changed();
+    left -= bytesRead;
+    yield buffer.subarray(0, bytesRead);
   }
 }
 

@@ -1,4 +1,4 @@
-import { HoldfastError } from '../../../protocol/errors.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
 
 /** The error of a project whose git history cannot be deployed. */
 export function gitHistoryError(why: string, next: string, cause?: unknown): HoldfastError {

@@ -1,6 +1,6 @@
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { hasErrorCode } from '../../store/storage-error.ts';
+import { hasErrorCode } from '../file-error.ts';
 import { gitHistoryError } from './error.ts';
 
 /**

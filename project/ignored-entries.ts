@@ -1,5 +1,5 @@
 import { lstat, opendir } from 'node:fs/promises';
-import type { IgnoredFiles } from '../../protocol/deploy-result.ts';
+import type { IgnoredFiles } from '../protocol/deploy-result.ts';
 
 /** Limits of entries and time: a deploy does not wait for files that it ignores. */
 const MOST_ENTRIES = 100_000;

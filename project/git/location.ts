@@ -1,7 +1,7 @@
 import type { Stats } from 'node:fs';
 import { lstat, realpath } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { hasErrorCode } from '../../store/storage-error.ts';
+import { hasErrorCode } from '../file-error.ts';
 import { parseGitConfig } from './config.ts';
 import { readSmallFile } from './read-file.ts';
 import { gitHistoryError } from './error.ts';
