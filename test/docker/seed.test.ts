@@ -10,7 +10,7 @@ const PROFILE = (name: string, more = ''): string =>
   `name: ${name}\nagent: { protocol: command, command: [sh] }\npersistence: persistent\n${more}`;
 const RunSchema = z.object({ sessionId: z.string(), status: z.literal('succeeded') });
 
-describe('a new workspace holds the project', () => {
+describe('a new workspace', () => {
   let home: TestHome;
   beforeAll(async () => {
     home = await TestHome.create();
@@ -21,7 +21,7 @@ describe('a new workspace holds the project', () => {
   const tree = async (profile: string) =>
     (await home.runOk(['run', profile, 'find . -mindepth 1 | sort'])).trim().split('\n');
 
-  test('minus ignores, with modes and links, once; a redeploy changes nothing, clean fills it again', async () => {
+  test('holds the project without ignored files, with modes and links; a redeploy changes nothing, a clean fills it again', async () => {
     const project = await writeProject(home.projects, {
       'holdfast.yaml': PROFILE('seeded', 'workspace: { ignore: ["*.mp4"] }\n'),
       '.gitignore': 'node_modules\n',
@@ -102,7 +102,7 @@ describe('a new workspace holds the project', () => {
     expect((await home.run(['deploy', project])).stderr).not.toContain('Warning');
   });
 
-  test('with its git history: a repository that works, and none of the credentials of the config', async () => {
+  test('holds the git history: a working repository without the credentials of the config', async () => {
     const project = await writeProject(home.projects, {
       'holdfast.yaml': PROFILE('repository', 'workspace: { seed: { git: true }, ignore: ["*.mp4"] }\n'),
       'a.txt': 'one\n',
@@ -170,7 +170,7 @@ describe('a new workspace holds the project', () => {
     expect(await versions()).toEqual([]);
   });
 
-  test('a folder of it, or nothing; visible before the first turn', async () => {
+  test('holds one folder of the project, or nothing, before the first turn', async () => {
     const files = { 'start/a': '1', b: '2' };
     await home.runOk([
       'deploy',
@@ -212,7 +212,7 @@ describe('a new workspace holds the project', () => {
     expect((await home.run(['run', 'gone', 'true'])).stderr).toContain('workspace.seed');
   });
 
-  test('a supervisor that is killed in the middle: the next one finishes, before anything runs', async () => {
+  test('is completed after a kill of the supervisor, before anything runs in it', async () => {
     const many = Object.fromEntries(
       Array.from({ length: 1500 }, (_, n) => [`f/${String(n)}`, `content ${String(n)}`]),
     );

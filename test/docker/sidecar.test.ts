@@ -16,7 +16,7 @@ afterAll(async () => {
   await bench.dispose();
 });
 
-test('the hardened pair runs a turn as an unprivileged user with its own folders', async () => {
+test('the two hardened containers run a turn as an unprivileged user with its own directories', async () => {
   const pair = await bench.createPair();
   const script =
     'id -u; pwd; grep -i capeff /proc/self/status; touch /x 2>&1; touch /agent/x 2>&1; echo $HOME; cat';
@@ -35,7 +35,7 @@ test('the hardened pair runs a turn as an unprivileged user with its own folders
   expect(pair.sidecar.hello.watch).toBe('inotify');
 });
 
-test('output goes on while the sidecar is killed and another takes its place, and none of it is lost', async () => {
+test('no output is lost when the sidecar is killed and replaced', async () => {
   const pair = await bench.createPair();
   const launch = turnLaunch({
     argv: [
@@ -68,7 +68,7 @@ test('output goes on while the sidecar is killed and another takes its place, an
   expect((await runTurn(pair.sidecar, { argv: ['echo', 'next'] })).stdout.toString()).toBe('next\n');
 });
 
-test('what ended while there was no sidecar is known to the next one', async () => {
+test('a turn that ended without a sidecar is known to the next sidecar', async () => {
   const pair = await bench.createPair();
   const launch = turnLaunch({ argv: ['sh', '-c', 'sleep 0.2; head -c 3000000 /dev/zero; exit 6'] });
   await pair.sidecar.launchTurn(launch, Buffer.alloc(0));
@@ -80,7 +80,7 @@ test('what ended while there was no sidecar is known to the next one', async () 
   expect(progress).toMatchObject({ state: 'ended', exitCode: 6 });
 });
 
-test('an agent that turns its run directory against us harms only itself', async () => {
+test('an agent that manipulates its run directory harms only itself', async () => {
   const pair = await bench.createPair();
   writeFileSync(pair.path('control/secret'), 'of the sidecar', { mode: 0o644 });
   const hostile = `
@@ -131,7 +131,7 @@ test('an agent that turns its run directory against us harms only itself', async
   expect(readFileSync(pair.path('control/secret'), 'utf8')).toBe('of the sidecar');
 });
 
-test('100 MB of output come whole, in bounded pieces', async () => {
+test('100 MB of output arrive completely, in bounded pieces', async () => {
   const pair = await bench.createPair();
   const launch = turnLaunch({ argv: ['sh', '-c', 'head -c 100000000 /dev/zero | tr "\\0" "\\251"'] });
   await pair.sidecar.launchTurn(launch, Buffer.alloc(0));
@@ -160,7 +160,7 @@ test('100 MB of output come whole, in bounded pieces', async () => {
   await pair.sidecar.forgetTurn(launch.turnId);
 });
 
-test('the workspace is counted, read and emptied as the agent left it', async () => {
+test('any workspace of an agent can be measured, read and emptied', async () => {
   const pair = await bench.createPair();
   const script = `
     mkdir -p a/b closed/inner; printf 12345 > a/file; ln a/file a/b/again; ln -s /etc link; mkfifo fifo
@@ -179,7 +179,7 @@ test('the workspace is counted, read and emptied as the agent left it', async ()
   expect(await pair.sidecar.workspaceUsage()).toEqual({ bytes: 0, files: 0, directories: 0 });
 });
 
-test('without inotify it polls, says so, and loses nothing', async ({ skip }) => {
+test('without inotify it polls, reports that, and loses no change', async ({ skip }) => {
   skip(process.getuid?.() !== 0, 'the agent must have a uid of its own, whose instances can be used up');
   const pair = await bench.createPair();
   // The agent takes every inotify instance of its uid, which is counted on the whole machine.
@@ -235,7 +235,7 @@ test('a supervisor reaches the sidecar through a relay as well', async () => {
   expect(JSON.parse(answer)).toMatchObject({ id: 1, result: { session: pair.session } });
 });
 
-test('a sidecar that is frozen ends what is asked of it; one that takes its time does not', async () => {
+test('calls to a frozen sidecar fail; calls to a slow one do not', async () => {
   const pair = await bench.createPair();
   const dial = async () => {
     const socket = await connectToSidecarSocket(pair.path('control/sidecar.sock'));

@@ -47,7 +47,7 @@ afterAll(async () => {
   await bench.dispose();
 });
 
-test('memory is kept from turn to turn and lost with its worker; the workspace stays', async () => {
+test('memory survives from turn to turn and is lost with the worker; the workspace stays', async () => {
   const pair = await bench.createPair({ code: { 'agent.py': AGENT } });
   const first = await runHandler(pair.sidecar, 'agent.py', {});
   expect(handlerOutput(first)).toEqual({ turns: 1, count: 1 });
@@ -68,14 +68,14 @@ test('memory is kept from turn to turn and lost with its worker; the workspace s
   expect(raised.traceback).toContain('in broken');
 });
 
-test('a handler that needs more memory than there is ends as a dead worker, and the container lives', async () => {
+test('a handler out of memory ends its worker, and the container keeps running', async () => {
   const pair = await bench.createPair({ code: { 'agent.py': AGENT } });
   const { progress } = await runHandler(pair.sidecar, 'agent.py', { do: 'memory' });
   expect(progress).toMatchObject({ state: 'ended', workerDied: true, exitCode: 137 });
   expect(handlerOutput(await runHandler(pair.sidecar, 'agent.py', {}))).toEqual({ turns: 1, count: 1 });
 });
 
-test('printed lines that look like ours stay what they are: output', async () => {
+test('printed lines that look like the protocol are output', async () => {
   const pair = await bench.createPair({ code: { 'agent.py': AGENT } });
   const spoken = await runHandler(pair.sidecar, 'agent.py', { do: 'imitate' });
   expect(handlerOutput(spoken)).toBe('honest');
@@ -88,7 +88,7 @@ test('printed lines that look like ours stay what they are: output', async () =>
   );
 });
 
-test('any bytes go in and out, in arguments, input and output', async () => {
+test('arguments, input and output may hold any bytes', async () => {
   const pair = await bench.createPair();
   const every = Buffer.from(Array.from({ length: 65_536 }, (_, at) => (at * 7 + (at >> 8)) % 256));
   expect((await runTurn(pair.sidecar, { argv: ['cat'] }, every)).stdout).toEqual(every);
@@ -102,7 +102,7 @@ test('any bytes go in and out, in arguments, input and output', async () => {
   expect(passed.stdout.equals(Buffer.from([argument, '', 'x'.repeat(131_071)].join('\0')))).toBe(true);
 });
 
-test('cancelling reaches grandchildren that made sessions of their own and ignore TERM', async () => {
+test('a cancellation ends grandchildren with their own process sessions that ignore TERM', async () => {
   const pair = await bench.createPair();
   const script = `trap '' TERM; for i in 1 2 3; do setsid sh -c 'trap "" TERM; (trap "" TERM; exec sleep 4321) & sleep 4321' & done; echo up; sleep 4321`;
   const launch = turnLaunch({ argv: ['bash', '-c', script] });
@@ -118,7 +118,7 @@ test('cancelling reaches grandchildren that made sessions of their own and ignor
   await waitUntil('no zombies', async () => !(await pair.processes()).some((line) => line.startsWith('Z')));
 });
 
-test('an image without a shell, or anything else but one program, is enough', async () => {
+test('an image with nothing but one program is enough', async () => {
   const image = await bench.buildImage({ 'bin/cat': await bench.readBusybox() });
   const pair = await bench.createPair({ image });
   const { stdout, progress } = await runTurn(
@@ -134,7 +134,7 @@ test('an image without a shell, or anything else but one program, is enough', as
   expect(handlerError(handler)).toMatchObject({ type: 'MissingProgram', next: 'use an image with python3' });
 });
 
-test('stopping the container lets programs end in their own way, and soon', async () => {
+test('a stop of the container lets programs exit on TERM, within seconds', async () => {
   const pair = await bench.createPair();
   const script = 'trap "echo saved > /workspace/saved; exit 0" TERM; echo up; while :; do sleep 0.02; done';
   const launch = turnLaunch({ argv: ['sh', '-c', script] });

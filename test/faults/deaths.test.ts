@@ -132,7 +132,7 @@ async function expectLostTurn(home: FaultHome, session: string, turn: string): P
   await home.call('session/stop', { session });
 }
 
-describe.each(['shell', 'handler'] as const)('in the middle of a turn (%s), kill -9 of', (profile) => {
+describe.each(['shell', 'handler'] as const)('during a turn (%s), kill -9 of', (profile) => {
   test('the supervisor: the turn goes on, and the next one has all of its output', async () => {
     const home = await servedHome();
     const { session, turn } = await inTheMiddle(home, profile);
@@ -163,7 +163,7 @@ describe.each(['shell', 'handler'] as const)('in the middle of a turn (%s), kill
     await expectLostTurn(home, session, turn);
   });
 
-  test('the agent container, before the turn is handed over: it begins anew, and says in which sandbox', async () => {
+  test('the agent container, before its runner has the turn: the turn restarts, and the history names the sandbox', async () => {
     const home = await servedHome();
     const { session } = await home.call('session/create', { profile });
     await home.call('session/resume', { session: session.id });
@@ -187,7 +187,7 @@ describe.each(['shell', 'handler'] as const)('in the middle of a turn (%s), kill
     await killSupervisor();
   });
 
-  test('all at once: the next supervisor finds what is left', async () => {
+  test('all of them: the next supervisor finds what is left', async () => {
     const home = await servedHome();
     const { session, turn } = await inTheMiddle(home, profile);
     const [agent, sidecar] = [
@@ -204,8 +204,8 @@ describe.each(['shell', 'handler'] as const)('in the middle of a turn (%s), kill
   });
 });
 
-describe('hands on the engine beside us', () => {
-  test('pause in the middle of a turn and unpause: seen as it is, and the turn is whole', async () => {
+describe('other users of the engine', () => {
+  test('pause and unpause during a turn: the status follows, and the turn is complete', async () => {
     const home = await servedHome();
     const { session, turn } = await inTheMiddle(home, 'shell');
     const agent = home.docker.getContainer(await containerOf(home, session, 'agent'));
@@ -240,7 +240,7 @@ describe('hands on the engine beside us', () => {
 });
 
 test(
-  'write, then pause, stop or kill, then resume: every byte is equal, time after time',
+  'write, then pause, stop or kill, then resume: every byte is equal, each time',
   async () => {
     const cycles = soakCount(10, 100);
     let home = await servedHome();

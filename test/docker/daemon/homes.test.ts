@@ -12,7 +12,7 @@ const GONE_MS = 30_000;
 const bench = useFaultFixture();
 
 describe('the home', () => {
-  test('is removed under it: the supervisor leaves, no container stays, and the home is not made again', async () => {
+  test('is removed while it is in use: the supervisor shuts down, no container stays, and the home is not created again', async () => {
     const home = await bench.createHome();
     const supervisor = await home.start();
     await bench.deploy(home, shellProject('shell'));
@@ -29,7 +29,7 @@ describe('the home', () => {
     expect(existsSync(home.path)).toBe(false);
   });
 
-  test('may have a path of more than 200 characters with spaces', async () => {
+  test('may have a path with spaces and more than 200 characters', async () => {
     const folder = await bench.temporaryFolder();
     const path = join(folder, 'a home with spaces', 'x'.repeat(90), 'y'.repeat(90), 'home');
     expect(path.length).toBeGreaterThan(200);
@@ -47,7 +47,7 @@ describe('the home', () => {
     expect(sessions[0]?.backing).toBe('directory');
   });
 
-  test('of a newer program is refused, and not touched', async () => {
+  test('of a newer program is refused and not changed', async () => {
     const home = await bench.createHome();
     await (await home.start()).kill('SIGTERM');
     const path = join(home.path, 'holdfast.db');
@@ -59,7 +59,7 @@ describe('the home', () => {
     expect((await readFile(path)).equals(before)).toBe(true);
   });
 
-  test('with a damaged database: everything says so, doctor looks, and purge still clears all away', async () => {
+  test('has a damaged database: every command says so, doctor works, and purge removes everything', async () => {
     const home = await bench.createHome();
     const first = await home.start();
     await bench.deploy(home, shellProject('shell'));
@@ -82,7 +82,7 @@ describe('the home', () => {
     expect(existsSync(home.path)).toBe(false);
   });
 
-  test('on a full disk: a deploy says so and leaves nothing, and works once there is space', async () => {
+  test('is on a full disk: a deploy fails without leftovers, and succeeds when there is space', async () => {
     const home = await bench.createHome();
     await home.start({ 'deploy.after-copy': 'enospc@1' });
     const directory = await writeProject(await bench.temporaryFolder(), shellProject('shell'));
@@ -103,7 +103,7 @@ describe('the home', () => {
     expect(await readdir(folder)).toEqual([name]);
   });
 
-  test('where no folder can be made: an error at once, and no process that goes on trying', async () => {
+  test('cannot be created: an error at once, and no process that keeps trying', async () => {
     const home = await bench.createHome({ path: '/proc/no-home' });
     const started = performance.now();
     expect((await bench.runHoldfast(home, ['profiles'])).stderr).toContain('/proc/no-home');
@@ -120,7 +120,7 @@ describe('the home', () => {
   });
 });
 
-describe('clearing away', () => {
+describe('gc and purge', () => {
   test('purge asks first, then removes containers, volumes and the home', async () => {
     const home = await bench.createHome();
     const supervisor = await home.start();
@@ -144,7 +144,7 @@ describe('clearing away', () => {
     expect(existsSync(home.path)).toBe(false);
   });
 
-  test('gc finds what belongs to nothing, and never takes files of an agent', async () => {
+  test('gc finds what belongs to nothing, and never removes files of an agent', async () => {
     const home = await bench.createHome();
     await home.start();
     await bench.deploy(home, shellProject('shell'));
@@ -172,8 +172,8 @@ describe('clearing away', () => {
   });
 });
 
-describe('an engine that is not there', () => {
-  test('the supervisor starts, says so, and refuses to deploy with what to do', async () => {
+describe('an unreachable engine', () => {
+  test('the supervisor starts and reports it, and a deploy fails with what to do', async () => {
     const home = await bench.createHome({ env: { DOCKER_HOST: 'unix:///nonexistent/docker.sock' } });
     await home.start();
     const { engine } = await home.call('supervisor/status', {});

@@ -43,7 +43,7 @@ async function status(home: FaultHome): Promise<z.infer<typeof StatusSchema>> {
 }
 
 describe('one supervisor per home', () => {
-  test('a second one refuses, says so in the log, and does not disturb the first', async () => {
+  test('a second one exits, says why in the log, and does not disturb the first', async () => {
     const home = await bench.createHome();
     const first = await home.start();
     const second = home.spawn();
@@ -52,7 +52,7 @@ describe('one supervisor per home', () => {
     expect((await status(home)).pid).toBe(first.pid);
   });
 
-  test('many clients that start at once find one and the same', async () => {
+  test('many clients that start it at the same time reach the same one', async () => {
     const home = await bench.createHome();
     const answers = await Promise.all(
       Array.from({ length: soakCount(8, 20) }, () => said(home, ['supervisor', 'start', '--json'])),
@@ -76,8 +76,8 @@ describe('one supervisor per home', () => {
   });
 });
 
-describe('a supervisor that goes and comes', () => {
-  test('kill -9 in the middle of a turn: the next command works, and nothing of its output is lost', async () => {
+describe('the end of a supervisor, and the next one', () => {
+  test('kill -9 during a turn: the next command works, and no output is lost', async () => {
     const home = await bench.createHome();
     const first = await home.start();
     await bench.deploy(home, shellProject('shell'));
@@ -95,7 +95,7 @@ describe('a supervisor that goes and comes', () => {
     await expectSettled(home);
   });
 
-  test('SIGTERM: it leaves in order, sandboxes stay, and its socket is gone', async () => {
+  test('SIGTERM: an orderly shutdown, sandboxes stay, and the socket is removed', async () => {
     const home = await bench.createHome();
     const supervisor = await home.start();
     await bench.deploy(home, shellProject('shell'));
@@ -122,7 +122,7 @@ describe('a supervisor that goes and comes', () => {
     expect(await readdir(join(home.path, 'workspaces'))).toEqual([session.id]);
   });
 
-  test('a newer program takes over in the middle of a turn, an older one does not', async () => {
+  test('a newer program takes over during a turn, an older one does not', async () => {
     const home = await bench.createHome();
     const first = await home.start();
     const folder = await bench.temporaryFolder();
@@ -144,7 +144,7 @@ describe('a supervisor that goes and comes', () => {
     await expectSettled(home);
   });
 
-  test('it finishes the step at hand before it makes room for a newer program', async () => {
+  test('it finishes the current step before a handover to a newer program', async () => {
     const home = await bench.createHome();
     const first = await home.start({ 'stop.after-agent': 'delay:2500' });
     await bench.deploy(home, shellProject('shell'));
@@ -168,7 +168,7 @@ describe('a supervisor that goes and comes', () => {
     await expectSettled(home);
   });
 
-  test('nothing of its starter stays open: no descriptor, no directory, no terminal', async () => {
+  test('it keeps nothing of the process that started it open: no descriptor, directory or terminal', async () => {
     const home = await bench.createHome();
     const folder = await bench.temporaryFolder();
     const held = join(folder, 'held.lock');
@@ -204,7 +204,7 @@ describe('a supervisor that goes and comes', () => {
   });
 });
 
-describe('what cannot be started', () => {
+describe('a supervisor that cannot start', () => {
   test('an unknown failpoint is an error and not a test without its fault', async () => {
     const home = await bench.createHome();
     const child = spawn(process.execPath, [BUNDLE, 'supervisor', 'run'], {

@@ -68,7 +68,7 @@ class Sitting {
   }
 }
 
-describe.skipIf(!existsSync('/usr/bin/script'))('leaving a full-screen agent (needs script)', () => {
+describe.skipIf(!existsSync('/usr/bin/script'))('detaching from a full-screen agent (needs script)', () => {
   let home: TestHome;
   const sittings: Sitting[] = [];
   beforeAll(async () => {
@@ -134,7 +134,7 @@ describe.skipIf(!existsSync('/usr/bin/script'))('leaving a full-screen agent (ne
     expect(got).not.toMatch(/[\r\n]/);
   });
 
-  test('COLORTERM is that of the terminal it is opened from, and 24 bits where nobody says otherwise', async () => {
+  test('COLORTERM is that of the client’s terminal, and truecolor if it has none', async () => {
     await home.runOk(['session', 'create', 'seat', '--name', 'colours']);
     const asked = 'echo "TERM=$TERM COLORTERM=${COLORTERM-unset}."';
     const sitting = sit('terminal', 'open', 'colours', '--', 'sh', '-c', asked);

@@ -73,7 +73,7 @@ test('a shell has a real terminal in /workspace: size, Unicode, job control, exi
   expect((await shared.processes()).filter((line) => /telnetd|terminal\.sh|bash/.test(line))).toEqual([]);
 });
 
-test('its window is changed while a program runs, and also while it is frozen', async () => {
+test('it can be resized while a program runs, and while the agent is paused', async () => {
   const screen = await Screen.open(() => shared.sidecar, {
     argv: ['bash', '-c', 'trap "stty size" WINCH; echo ready; while :; do sleep 0.05; done'],
   });
@@ -90,7 +90,7 @@ test('its window is changed while a program runs, and also while it is frozen', 
   expect(await screen.waitForEnd()).toBe(129);
 });
 
-test('all output before the end is there, however slowly it is read, and what is left behind does not hold the terminal', async () => {
+test('a slow reader gets all output, and background processes do not keep the terminal open', async () => {
   const screen = await Screen.open(() => shared.sidecar, {
     argv: ['bash', '-c', '(trap "" HUP; sleep 600) & seq 1 60000; exit 3'],
   });
@@ -101,7 +101,7 @@ test('all output before the end is there, however slowly it is read, and what is
   expect(screen.text.trim().split('\r\n')).toEqual(Array.from({ length: 60000 }, (_, n) => String(n + 1)));
 });
 
-test('process and scrollback survive the death of the sidecar', async () => {
+test('process and scrollback survive a kill of the sidecar', async () => {
   const pair = await bench.createPair();
   const screen = await Screen.open(() => pair.sidecar);
   await screen.waitForPrompt();
@@ -125,7 +125,7 @@ test('process and scrollback survive the death of the sidecar', async () => {
   expect(await screen.waitForEnd()).toBe(5);
 });
 
-test('a terminal ends with its container, and what it said can still be read', async () => {
+test('a terminal ends with its container, and its output can still be read', async () => {
   const pair = await bench.createPair();
   const screen = await Screen.open(() => pair.sidecar);
   await screen.type('echo la""st\r');
@@ -136,7 +136,7 @@ test('a terminal ends with its container, and what it said can still be read', a
   await expect(new Screen(() => pair.sidecar, screen.terminalId).waitForEnd()).rejects.toThrow(/no terminal/);
 });
 
-test('one line of a gigabyte is bounded on disk and in memory, and ^C is felt in the middle of it', async () => {
+test('a line of a gigabyte takes bounded disk and memory, and ^C interrupts it', async () => {
   const screen = await Screen.open(() => shared.sidecar);
   await screen.waitFor('$ ');
   await screen.type('head -c 1G /dev/zero | tr "\\0" x\r');
@@ -156,7 +156,7 @@ test('one line of a gigabyte is bounded on disk and in memory, and ^C is felt in
   expect(await shared.sidecarMemory()).toBeLessThan(200 * 2 ** 20);
 });
 
-test('a terminal that nobody reads goes on, and keeps the last of what it said', async () => {
+test('a terminal without a reader continues, and keeps the end of its output', async () => {
   const screen = await Screen.open(() => shared.sidecar, {
     argv: ['bash', '-c', 'head -c 4M /dev/zero | tr "\\0" x; echo; echo the end'],
   });
@@ -170,7 +170,7 @@ test('a terminal that nobody reads goes on, and keeps the last of what it said',
   expect(screen.text.length).toBeLessThanOrEqual(2 ** 21);
 });
 
-test('an image without a shell gets ours; a program that is not there says so', async () => {
+test('an image without a shell gets ours; a missing program is reported', async () => {
   const image = await bench.buildImage({});
   const pair = await bench.createPair({ image });
   const shell = await Screen.open(() => pair.sidecar);

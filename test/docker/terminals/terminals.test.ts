@@ -45,7 +45,7 @@ describe('terminals', () => {
     return name;
   };
 
-  test('client, supervisor and sidecar are killed one after the other: program and scrollback stay, and nobody has to join again', async () => {
+  test('client, supervisor and sidecar are killed one after another: program and scrollback survive, and nobody has to attach again', async () => {
     const { id, sessionId } = await openTerminal(home, await session('hard'));
     const first = new AttachedTerminal(home, id);
     first.type('x=kept; echo on""ce\r');
@@ -89,7 +89,7 @@ describe('terminals', () => {
 
   // The others wait most of their time; each has a session of its own.
   test.concurrent(
-    'one that nobody watches and that says nothing is let go with its session; while it is watched, or works, it is not',
+    'a silent terminal without a client lets its session stop; an attached or busy terminal does not',
     async () => {
       const idle = 'persistence: persistent\nidle: { pause: 1s, stop: 6s }\n';
       await home.runOk(['deploy', await writeProject(home.projects, shellProject('quiet', idle))]);
@@ -141,27 +141,24 @@ describe('terminals', () => {
     120_000,
   );
 
-  test.concurrent(
-    'one at the keyboard: /workspace, the environment of turns, the exit code of the shell',
-    async () => {
-      const { id } = await openTerminal(home, await session('keys'));
-      const seat = new AttachedTerminal(home, id);
-      await seat.waitFor('$ ');
-      seat.type('pwd; echo $COLOUR $HOLDFAST_SESSION_NAME; touch a-file; stty size\r');
-      await seat.waitFor(/\r\/workspace\r\nblue keys\r\n24 80/);
-      expect(await home.runOk(['workspace', 'ls', 'keys'])).toContain('a-file');
-      seat.type('exit 9\r');
-      expect(await seat.exited).toBe(9);
-      expect(await listed(id)).toMatchObject({ status: 'ended', exitCode: 9, why: null });
-      // Its end can be looked at again.
-      const again = new AttachedTerminal(home, id);
-      expect(await again.exited).toBe(9);
-      expect(again.output).toContain('blue keys');
-    },
-  );
+  test.concurrent('a shell has /workspace, the environment of turns and an exit code', async () => {
+    const { id } = await openTerminal(home, await session('keys'));
+    const seat = new AttachedTerminal(home, id);
+    await seat.waitFor('$ ');
+    seat.type('pwd; echo $COLOUR $HOLDFAST_SESSION_NAME; touch a-file; stty size\r');
+    await seat.waitFor(/\r\/workspace\r\nblue keys\r\n24 80/);
+    expect(await home.runOk(['workspace', 'ls', 'keys'])).toContain('a-file');
+    seat.type('exit 9\r');
+    expect(await seat.exited).toBe(9);
+    expect(await listed(id)).toMatchObject({ status: 'ended', exitCode: 9, why: null });
+    // Its end can be looked at again.
+    const again = new AttachedTerminal(home, id);
+    expect(await again.exited).toBe(9);
+    expect(again.output).toContain('blue keys');
+  });
 
   test.concurrent(
-    'it is live: the session stays active past its idle time, is not stopped without --force, and is idle afterwards',
+    'an open terminal keeps its session active past the idle time, refuses a stop without --force, and leaves the session idle',
     async () => {
       const name = await session('live');
       const { id } = await openTerminal(home, name);
@@ -190,7 +187,7 @@ describe('terminals', () => {
     },
   );
 
-  test.concurrent('paused by hand it waits with what was typed; joining it wakes the session', async () => {
+  test.concurrent('a paused terminal keeps typed input; attaching resumes the session', async () => {
     const name = await session('pause');
     const { id } = await openTerminal(home, name);
     const seat = new AttachedTerminal(home, id, '--detach-keys', 'ctrl-],d');
@@ -211,7 +208,7 @@ describe('terminals', () => {
   });
 
   test.concurrent(
-    'the agent’s container is killed: the terminal is over and says so, and the next one gets a new sandbox',
+    'the agent’s container is killed: the terminal ends and says why, and the next one gets a new sandbox',
     async () => {
       const name = await session('killed');
       const { id, sessionId } = await openTerminal(home, name);
@@ -230,7 +227,7 @@ describe('terminals', () => {
   );
 
   test.concurrent(
-    'asked for twice with one opId it is opened once, and it is told of its size also while its session is paused',
+    'two requests with one opId open one terminal, and a paused terminal can be resized',
     async () => {
       const name = await session('once');
       const { peer, close } = await connectTo(home.path);
@@ -268,31 +265,28 @@ describe('terminals', () => {
     },
   );
 
-  test.concurrent(
-    'a restore is refused while it is open, and ends it, saying why, where that is asked for',
-    async () => {
-      const name = await session('restored');
-      const { id } = await openTerminal(home, name);
-      const seat = new AttachedTerminal(home, id);
-      await seat.waitFor('$ ');
-      seat.type('echo first > kept; echo ma""de\r');
-      await seat.waitFor('made');
-      const snapshot = /snp-[a-z2-7]+/.exec(await home.runOk(['snapshot', 'create', name]))?.[0] ?? '';
-      seat.type('echo second > kept; echo ma""de\r');
-      await seat.waitFor('made');
-      const refused = await home.run(['snapshot', 'restore', name, snapshot]);
-      expect(refused.stderr).toMatch(/^error conflict: .*1 terminal still running/m);
-      await home.runOk(['snapshot', 'restore', name, snapshot, '--cancel']);
-      // Its shell got a HUP.
-      expect(await seat.exited).toBe(129);
-      expect(seat.stderr).toContain(
-        'The terminal was ended: the workspace of its session was restored from a snapshot',
-      );
-      expect(await home.runOk(['workspace', 'cat', name, 'kept'])).toBe('first\n');
-    },
-  );
+  test.concurrent('an open terminal refuses a restore; --cancel ends the terminal and says why', async () => {
+    const name = await session('restored');
+    const { id } = await openTerminal(home, name);
+    const seat = new AttachedTerminal(home, id);
+    await seat.waitFor('$ ');
+    seat.type('echo first > kept; echo ma""de\r');
+    await seat.waitFor('made');
+    const snapshot = /snp-[a-z2-7]+/.exec(await home.runOk(['snapshot', 'create', name]))?.[0] ?? '';
+    seat.type('echo second > kept; echo ma""de\r');
+    await seat.waitFor('made');
+    const refused = await home.run(['snapshot', 'restore', name, snapshot]);
+    expect(refused.stderr).toMatch(/^error conflict: .*1 terminal still running/m);
+    await home.runOk(['snapshot', 'restore', name, snapshot, '--cancel']);
+    // Its shell got a HUP.
+    expect(await seat.exited).toBe(129);
+    expect(seat.stderr).toContain(
+      'The terminal was ended: the workspace of its session was restored from a snapshot',
+    );
+    expect(await home.runOk(['workspace', 'cat', name, 'kept'])).toBe('first\n');
+  });
 
-  test.concurrent('a program of its own, and too many', async () => {
+  test.concurrent('runs a given program, and refuses too many terminals', async () => {
     const name = await session('many');
     const { id, sessionId } = await openTerminal(
       home,

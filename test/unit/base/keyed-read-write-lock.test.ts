@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { KeyedReadWriteLock } from '../../../supervisor/base/keyed-read-write-lock.ts';
 
-describe('the gate for changes while a workspace is brought back', () => {
+describe('the keyed read-write lock', () => {
   it('lets the changes under way end, and keeps the next ones waiting until it is open again', async () => {
     const gate = new KeyedReadWriteLock();
     const told: string[] = [];

@@ -1,14 +1,14 @@
 import { expect, test, vi } from 'vitest';
 import { idleShutdownMs, IdleShutdown } from '../../../supervisor/daemon/idle-shutdown.ts';
 
-test('a supervisor leaves when idle only where that was asked for', () => {
+test('a supervisor shuts down when idle only if the environment says so', () => {
   expect(idleShutdownMs({})).toBeNull();
   expect(idleShutdownMs({ HOLDFAST_IDLE_SHUTDOWN_MS: '600000' })).toBe(600_000);
   expect(idleShutdownMs({ HOLDFAST_IDLE_SHUTDOWN_MS: 'soon' })).toBeNull();
   expect(idleShutdownMs({ HOLDFAST_IDLE_SHUTDOWN_MS: '0' })).toBeNull();
 });
 
-test('not while somebody needs it, then after the time, once', () => {
+test('reports once, after the time, and not while somebody needs the supervisor', () => {
   vi.useFakeTimers();
   let needed = true;
   let told = 0;

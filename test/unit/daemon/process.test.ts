@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { inheritedDescriptors, suspectedDescriptors } from '../../../supervisor/daemon/descriptors.ts';
 import { HomeWatch } from '../../../supervisor/daemon/home-watch.ts';
 
-describe('descriptors of the starter', () => {
+describe('descriptors of the process that started us', () => {
   const open = [
     { fd: 0, target: 'pipe:[1]' },
     { fd: 2, target: '/dev/pts/0' },
@@ -18,18 +18,18 @@ describe('descriptors of the starter', () => {
     { fd: 202, target: '/h/supervisor.lock' },
   ];
 
-  test('may be files, sockets and half pipes; queues, /dev/null, whole pipes and certificates are Node’s', () => {
+  test('may be files, sockets and single pipe ends; queues, /dev/null, whole pipes and certificates are Node’s', () => {
     expect(suspectedDescriptors(open).map(({ fd }) => fd)).toEqual([9, 12, 201, 202]);
   });
 
-  test('are closed later, unless their number means something else by then or they lie in the home', () => {
+  test('are closed later, unless their number was reused or they are files of the home', () => {
     const later = open.map((one) => (one.fd === 12 ? { fd: 12, target: '/h/holdfast.db' } : one));
     expect(inheritedDescriptors(suspectedDescriptors(open), later, '/h')).toEqual([9, 201]);
   });
 });
 
-describe('the watch over the home', () => {
-  test('tells once, and only when the home was missing twice in a row', () => {
+describe('the watch of the home', () => {
+  test('reports once, and only when the home was missing twice in a row', () => {
     vi.useFakeTimers();
     let there = true;
     const gone = vi.fn();

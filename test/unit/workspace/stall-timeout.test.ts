@@ -8,7 +8,7 @@ async function endless(stuck: AbortSignal): Promise<never> {
   throw new Error('nobody told it to end');
 }
 
-test('work that is heard of goes on as long as it takes; silent, it is ended and told', async () => {
+test('a call that reports progress may take any time; without progress it fails with a timeout', async () => {
   const done = await withStallTimeout(async (heard) => {
     for (let step = 0; step < 12; step += 1) {
       await sleep(100);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { storageState, storageLimitError } from '../../../supervisor/workspace/storage-state.ts';
 
-describe('how a workspace stands to its limit', () => {
+describe('the storage state of a workspace', () => {
   test.each([
     [0, 'far', 'far'],
     [89, 'far', 'far'],
@@ -15,7 +15,7 @@ describe('how a workspace stands to its limit', () => {
     expect(storageState(bytes, 100, before)).toBe(state);
   });
 
-  test('the refusal names the biggest folders', () => {
+  test('the error names the largest folders', () => {
     const error = storageLimitError('No', 200, 100, [{ path: '/workspace/a', bytes: 150, files: 3 }]);
     expect(error.code).toBe('storage_limit');
     expect(error.details).toEqual({
