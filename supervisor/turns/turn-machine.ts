@@ -93,6 +93,7 @@ const WHY = {
  */
 export function step(state: TurnState, observation: Observation, clock: Clock): Transition {
   const { phase } = state;
+  if (phase.name === 'ended' || phase.name === 'detached') return { state, work: null, signals: [] };
   switch (observation.saw) {
     case 'cancel-requested':
       return signal(terminate(state, 'cancelled'), { do: 'abort-snapshot' }, { do: 'wake' });
@@ -332,44 +333,25 @@ function replace(state: TurnState, why: string, isAgentEnded: boolean, clock: Cl
 
 /** The effect under way failed. */
 function recover(state: TurnState, failure: HoldfastError, clock: Clock): Transition {
-  const { phase, termination } = state;
-  const isFull = failure.code === 'no_space';
+  const { phase } = state;
   switch (phase.name) {
-    case 'ended':
-    case 'detached':
-      return { state, work: null, signals: [] };
-    case 'removing':
-      // The run directory goes with the sandbox; until then the leftovers only use space.
-      return finish(state, 'ended', log('debug', 'turn directory stays', failure));
-    case 'recording':
-    case 'record-later': {
-      // An outcome that cannot be stored at all would block the session for ever.
-      const isRefused = failure.code === 'internal' && phase.tries >= RECORD_TRIES;
-      const outcome = isRefused ? failedOutcome(failure) : phase.outcome;
-      return go(
-        { ...state, isWaitingForSpace: isFull },
-        { name: 'record-later', outcome, tries: phase.tries + 1 },
-        { do: 'wait', ms: RETRY_MS.most },
-        log('error', 'the end of a turn could not be stored; retrying', failure),
-      );
-    }
     case 'queued':
     case 'dispatching':
     case 'snapshotting':
     case 'starting':
       return fail(state, failure);
+    case 'recording':
+    case 'record-later':
+      return recordLater(state, phase, failure);
+    case 'removing':
+      // The run directory goes with the sandbox; until then the leftovers only use space.
+      return finish(state, 'ended', log('debug', 'turn directory stays', failure));
     case 'storing':
-    case 'draining': {
-      // The turn ends first. Then its output waits for space, unless it was cancelled and somebody waits for its end.
-      const isEnded = phase.name === 'draining' || phase.report.state === 'ended';
-      if (!isFull || termination === null || (isEnded && termination !== 'cancelled')) break;
-      const lost = log('warn', 'output of a terminated turn is lost: the disk is full', failure);
-      const next =
-        phase.name === 'draining'
-          ? settle(state, phase.final, clock)
-          : decide(state, phase.report, phase.exitSeen, false, clock);
-      return { ...next, signals: [lost, ...next.signals] };
-    }
+      if (!mayLoseOutput(state, phase.report, failure)) break;
+      return reportLoss(decide(state, phase.report, phase.exitSeen, false, clock), failure);
+    case 'draining':
+      if (!mayLoseOutput(state, phase.final, failure)) break;
+      return reportLoss(settle(state, phase.final, clock), failure);
     default:
   }
   if (!isTransient(failure)) return fail(state, failure);
@@ -377,16 +359,39 @@ function recover(state: TurnState, failure: HoldfastError, clock: Clock): Transi
     return replace(state, failure.why ?? failure.message, false, clock);
   }
   // The sidecar, the engine or the connection is gone. The turn goes on in the agent's container: connect again.
+  const retryMs = Math.min(state.retryMs * 2, RETRY_MS.most);
   return go(
-    {
-      ...state,
-      isAttached: false,
-      isWaitingForSpace: isFull,
-      retryMs: Math.min(state.retryMs * 2, RETRY_MS.most),
-    },
+    { ...state, isAttached: false, isWaitingForSpace: failure.code === 'no_space', retryMs },
     { name: 'retrying' },
     { do: 'wait', ms: state.retryMs },
     log('warn', 'connecting to a turn again', failure),
+  );
+}
+
+/** On a full disk the turn ends first. Then its output waits for space, unless it was cancelled: somebody waits. */
+function mayLoseOutput({ termination }: TurnState, report: TurnProgress, { code }: HoldfastError): boolean {
+  if (code !== 'no_space' || termination === null) return false;
+  return report.state !== 'ended' || termination === 'cancelled';
+}
+
+function reportLoss(next: Transition, failure: HoldfastError): Transition {
+  const loss = log('warn', 'output of a terminated turn is lost: the disk is full', failure);
+  return { ...next, signals: [loss, ...next.signals] };
+}
+
+/** The end waits for space. An outcome that cannot be stored at all would block the session for ever: it is replaced. */
+function recordLater(
+  state: TurnState,
+  { outcome, tries }: Extract<Phase, { tries: number }>,
+  failure: HoldfastError,
+): Transition {
+  const isRefused = failure.code === 'internal' && tries >= RECORD_TRIES;
+  const storable = isRefused ? failedOutcome(failure) : outcome;
+  return go(
+    { ...state, isWaitingForSpace: failure.code === 'no_space' },
+    { name: 'record-later', outcome: storable, tries: tries + 1 },
+    { do: 'wait', ms: RETRY_MS.most },
+    log('error', 'the end of a turn could not be stored; retrying', failure),
   );
 }
 
@@ -425,8 +430,7 @@ function watch(state: TurnState, waitMs: number, isResuming = false): Transition
 }
 
 function signal(state: TurnState, ...signals: Signal[]): Transition {
-  const isOver = state.phase.name === 'ended' || state.phase.name === 'detached';
-  return { state, work: null, signals: isOver ? [] : signals };
+  return { state, work: null, signals };
 }
 
 function log(level: 'debug' | 'warn' | 'error', message: string, cause: HoldfastError | string): Signal {
