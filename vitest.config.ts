@@ -97,7 +97,9 @@ export default defineConfig({
           setupFiles: ['test/setup/starts-nothing.ts'],
           // One process runs many files and loads each module once: starting a process for each file takes longer than the tests.
           isolate: false,
-          maxWorkers: 2,
+          testTimeout: 40_000,
+          // One more than the processors that the project counts on: files of SQLite wait for the disk.
+          maxWorkers: 3,
           sequence: { groupOrder: 0 },
         },
       },

@@ -2,7 +2,7 @@ import { connectToSidecarSocket } from '../../supervisor/engine/docker/dial.ts';
 import { FilesConnection } from '../../supervisor/workspace/files-connection.ts';
 import type { ContainerPair } from './container-pair.ts';
 
-/** A connection for files with the pair's sidecar. */
+/** Opens a connection for files to the pair's sidecar. */
 export async function connectFiles(pair: ContainerPair): Promise<FilesConnection> {
   const dial = async () => {
     const socket = await connectToSidecarSocket(pair.path('control/sidecar.sock'));

@@ -32,7 +32,7 @@ import { randomId, waitUntil } from '../fixtures/sidecar/turns.ts';
 const RUNTIME = join(import.meta.dirname, '../../dist/runtime');
 const docker = new Docker();
 
-/** Everything of one test file: program files, containers with a label of their own. `end` leaves nothing. */
+/** The pairs of one test file: program files, and containers with a label of their own. `dispose` removes all of it. */
 export class ContainerPairs {
   readonly home = `test-${randomBytes(6).toString('hex')}`;
   readonly root = mkdtempSync(join(tmpdir(), 'holdfast-pairs-'));
@@ -52,7 +52,7 @@ export class ContainerPairs {
     options: {
       image?: string;
       code?: Readonly<Record<string, string>>;
-      /** More for the sidecar's environment, as NAME=value. */
+      /** Additional environment of the sidecar, as NAME=value. */
       sidecarEnv?: readonly string[];
     } = {},
   ): Promise<ContainerPair> {
@@ -63,7 +63,7 @@ export class ContainerPairs {
     return pair;
   }
 
-  /** An image with these files and nothing else. */
+  /** Makes an image with these files and nothing else; returns its reference. */
   async buildImage(files: Readonly<Record<string, Buffer>>): Promise<string> {
     const layer = pack();
     for (const [name, content] of Object.entries(files)) layer.entry({ name, mode: 0o755 }, content);
@@ -96,7 +96,7 @@ export class ContainerPairs {
   }
 }
 
-/** Sidecar and agent container as the engine's driver makes them, without the driver. */
+/** Sidecar and agent container, made as the driver of the engine makes them, but without the driver. */
 export class ContainerPair {
   readonly session = randomId('ses');
   readonly #spec: SandboxSpec;

@@ -6,7 +6,7 @@ import { RunHomes } from './run-homes.ts';
 
 const HOME_LABEL = 'dev.holdfast.home';
 
-/** One preparation serves all suites of a run, whichever asks first; the last one to end cleans up. */
+/** Shared by all projects of a run: the first one prepares the engine, the last one checks that nothing is left. */
 interface Shared {
   users: number;
   readonly homes: RunHomes;
@@ -15,7 +15,7 @@ interface Shared {
 const SHARED = Symbol.for('holdfast.test.docker');
 const place = globalThis as typeof globalThis & { [SHARED]?: Shared | undefined };
 
-/** Before the suites that need an engine: one answers and has our images; after them: nothing of theirs is left on it. */
+/** Before the suites that need an engine: ensures an engine with our images. After them: fails if a suite left something on it. */
 export default async function setup(): Promise<() => Promise<void>> {
   const failed = process.env['HOLDFAST_TEST_BUILD_FAILED'];
   if (failed !== undefined) throw new Error(`the program could not be built: ${failed}`);

@@ -9,14 +9,14 @@ import { checkout } from '../editor/harness/editor-paths.ts';
 const SHARED = Symbol.for('holdfast.test.editor');
 const place = globalThis as typeof globalThis & { [SHARED]?: Promise<void> | undefined };
 
-/** Before the suites that need an editor: VS Code and a browser are here, the suite for its extension host and the .vsix are built. */
+/** Before the suites that need VS Code: ensures VS Code and a browser, and builds the suite for the extension host and the .vsix. */
 export default async function setup(): Promise<void> {
   await (place[SHARED] ??= prepare());
 }
 
 async function prepare(): Promise<void> {
   const progress = new Progress();
-  // Where the suites run in VS Code for the desktop, that one is there already (scripts/test-electron.mjs).
+  // In a run with VS Code for the desktop, scripts/test-electron.mjs has ensured it already.
   let server: string | undefined;
   if (process.env['HOLDFAST_TEST_VSCODE'] === undefined) {
     const { codeServer, chromium } = await progress.step(
@@ -24,7 +24,7 @@ async function prepare(): Promise<void> {
       ensureEditor,
       ({ installed }) => (installed ? 'installed' : 'there'),
     );
-    // Workers of the test runner are started later and inherit them.
+    // The workers of the test runner start later and inherit them.
     process.env['HOLDFAST_TEST_CODE_SERVER'] = codeServer;
     server = codeServer;
     process.env['HOLDFAST_TEST_CHROMIUM'] = chromium;
@@ -40,7 +40,7 @@ async function prepare(): Promise<void> {
       target: 'node22',
       format: 'cjs',
       sourcemap: 'inline',
-      // Mocha finds its parts by path, so it stays in node_modules.
+      // Mocha loads its parts by path, so it stays in node_modules.
       external: ['vscode', 'mocha'],
       logLevel: 'warning',
     });

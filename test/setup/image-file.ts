@@ -1,7 +1,7 @@
 import type Docker from 'dockerode';
 import { extract } from 'tar-stream';
 
-/** One file of a trusted image. */
+/** Reads one file of a trusted image. */
 export async function imageFile(
   docker: Docker,
   image: string,

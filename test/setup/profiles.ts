@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
-/** Writes a project into a folder of the test's own (below `under`, which the test removes) and gives its path. */
+/** Writes a project into a new folder below `under`, which the test removes, and returns its path. */
 export async function writeProject(under: string, files: Readonly<Record<string, string>>): Promise<string> {
   await mkdir(under, { recursive: true });
   const folder = await mkdtemp(join(under, 'project-'));
@@ -13,12 +13,12 @@ export async function writeProject(under: string, files: Readonly<Record<string,
   return folder;
 }
 
-/** Most tests count on a workspace that begins empty; one that has something to say about its workspace says it all. */
+/** Most tests expect an empty workspace at the start. A test that sets `workspace:` sets all of it. */
 function emptyUnlessSaid(more: string): string {
   return more.includes('workspace:') ? more : `${more}workspace: { seed: false }\n`;
 }
 
-/** A Python handler whose one line of code is given: `value` is what it returns. */
+/** A project with a Python handler; `body` is its program. */
 export function handlerProject(name: string, body: string, more = ''): Record<string, string> {
   return {
     'holdfast.yaml': `name: ${name}\nagent: { protocol: handler, entry: agent.py }\npersistence: persistent\n${emptyUnlessSaid(more)}`,
@@ -26,7 +26,7 @@ export function handlerProject(name: string, body: string, more = ''): Record<st
   };
 }
 
-/** A command agent that runs its prompt as a shell script. */
+/** A project with a command agent that runs its prompt as a shell script. */
 export function shellProject(name: string, more = 'persistence: persistent\n'): Record<string, string> {
   return {
     'holdfast.yaml': `name: ${name}\nagent: { protocol: command, command: [sh] }\n${emptyUnlessSaid(more)}`,

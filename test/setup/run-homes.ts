@@ -2,15 +2,15 @@ import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** Names the file that lists them, for the workers of the run. */
+/** Environment variable with the path of the file that lists the homes; the workers of the run inherit it. */
 const VARIABLE = 'HOLDFAST_TEST_HOMES';
 
-/** The homes of one run of the tests: another run may work on the same engine, and what it has there is not ours to judge. */
+/** The homes of one run of the tests. Another run may use the same engine; its objects are not this run's concern. */
 export class RunHomes {
   readonly #folder = mkdtempSync(join(tmpdir(), 'holdfast-run-'));
   readonly #file = join(this.#folder, 'homes');
 
-  /** Before the workers start: they inherit where to write. */
+  /** Made before the workers start, because they inherit the environment. */
   constructor() {
     writeFileSync(this.#file, '');
     process.env[VARIABLE] = this.#file;
@@ -26,9 +26,9 @@ export class RunHomes {
   }
 }
 
-/** What carries this home's label must be gone from the engine when the run ends. */
+/** Notes a home of this run: nothing with its label may be left on the engine when the run ends. */
 export function registerHome(homeId: string): void {
   const file = process.env[VARIABLE];
-  // Without an engine there is nothing to leave on it.
+  // A run without an engine cannot leave anything on it.
   if (file !== undefined) appendFileSync(file, `${homeId}\n`);
 }

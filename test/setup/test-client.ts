@@ -1,6 +1,6 @@
 import { connectSupervisor, type SupervisorConnection } from '../../protocol/client/connect.ts';
 
-/** A test as a client of the build that it was compiled with: of another one, it and its supervisor would replace each other. */
+/** The test is a client of the build under test. Client and supervisor of two builds would replace each other. */
 const PROGRAM = {
   name: 'test',
   version: __VERSION__,
@@ -8,7 +8,7 @@ const PROGRAM = {
   builtAt: Date.parse(__BUILD_TIME__),
 };
 
-/** Connects to the supervisor that serves this home now, and starts none. */
+/** Connects to the supervisor that serves this home; starts none. */
 export async function connectTo(home: string, timeoutMs?: number): Promise<SupervisorConnection> {
   return await connectSupervisor({ home, program: PROGRAM, start: 'never', timeoutMs });
 }

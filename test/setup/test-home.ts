@@ -11,21 +11,21 @@ import { registerHome } from './run-homes.ts';
 const PROGRAM = join(import.meta.dirname, '../../scripts/holdfast.cjs');
 
 export interface CommandResult {
-  /** Null when a signal ended it. */
+  /** Null if a signal ended the process. */
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** An installation of a test's own: its home, and the command line as a person uses it. `end` leaves nothing behind. */
+/** A home of the test's own with the command line as a person uses it. `dispose` leaves nothing behind. */
 export class TestHome {
   readonly path: string;
-  /** A folder beside the home for what a test deploys; it goes with the home. */
+  /** A folder beside the home for the projects of a test; it is removed with the home. */
   readonly projects: string;
   readonly #env: Readonly<Record<string, string>>;
   readonly #docker = new Docker();
   readonly #started = new Set<ChildProcessWithoutNullStreams>();
-  #told = false;
+  #isRegistered = false;
 
   private constructor(path: string, env: Readonly<Record<string, string>>) {
     this.path = path;
@@ -37,7 +37,7 @@ export class TestHome {
     return new TestHome(await mkdtemp(join(tmpdir(), 'holdfast-test-')), env);
   }
 
-  /** Runs `holdfast ARGS` to its end, whatever that is. */
+  /** Runs `holdfast ARGS` until it exits, with any exit code. */
   async run(args: readonly string[], input = ''): Promise<CommandResult> {
     return new Promise((resolve, reject) => {
       const child = spawn(process.execPath, [PROGRAM, ...args], {
@@ -48,18 +48,18 @@ export class TestHome {
       let stderr = '';
       child.stdout.setEncoding('utf8').on('data', (chunk: string) => (stdout += chunk));
       child.stderr.setEncoding('utf8').on('data', (chunk: string) => (stderr += chunk));
-      // A program that does not read its input closes it early; its exit code tells how it went.
+      // A program that does not read its input closes it early; the exit code decides.
       child.stdin.on('error', () => undefined);
       child.stdin.end(input);
       child.on('error', reject);
       child.on('close', (code) => {
-        this.#tell();
+        this.#register();
         resolve({ code, stdout, stderr });
       });
     });
   }
 
-  /** Starts `holdfast ARGS` for a test that talks to it while it runs. It ends with the home at the latest. */
+  /** Starts `holdfast ARGS` for a test that interacts with it while it runs. It is killed with the home at the latest. */
   spawn(args: readonly string[]): ChildProcessWithoutNullStreams {
     const child = spawn(process.execPath, [PROGRAM, ...args], {
       env: { ...process.env, ...this.#env, HOLDFAST_HOME: this.path },
@@ -70,7 +70,7 @@ export class TestHome {
     return child;
   }
 
-  /** Runs `holdfast ARGS`, which must succeed, and gives what it printed. */
+  /** Runs `holdfast ARGS`, which must succeed, and returns its standard output. */
   async runOk(args: readonly string[], input = ''): Promise<string> {
     const { code, stdout, stderr } = await this.run(args, input);
     if (code !== 0)
@@ -78,18 +78,18 @@ export class TestHome {
     return stdout;
   }
 
-  /** Runs `holdfast ARGS --json`, which must succeed, and gives the document it printed. */
+  /** Runs `holdfast ARGS --json`, which must succeed, and returns the document it printed. */
   async runJson(args: readonly string[], input = ''): Promise<unknown> {
     return JSON.parse(await this.runOk([...args, '--json'], input));
   }
 
-  /** The process that serves this home now, starting it if need be. */
+  /** The process id of the supervisor of this home; starts one if there is none. */
   async supervisorPid(): Promise<number> {
     await this.runOk(['profiles']);
     return z.object({ pid: z.number().int() }).parse(await this.runJson(['supervisor', 'status'])).pid;
   }
 
-  /** The engine's id of one of a session's containers; null when there is none that runs or is paused. */
+  /** The engine's id of a container of the session; null if none is running or paused. */
   async containerId(sessionId: string, role: 'agent' | 'sidecar'): Promise<string | null> {
     const found = await this.#docker.listContainers({
       filters: { label: [`dev.holdfast.session=${sessionId}`, `dev.holdfast.role=${role}`] },
@@ -97,17 +97,17 @@ export class TestHome {
     return found[0]?.Id ?? null;
   }
 
-  /** kill -9 of one of a session's containers, as a hand on the engine would do it. */
+  /** Kills a container of the session with SIGKILL, as `docker kill` does. */
   async killContainer(sessionId: string, role: 'agent' | 'sidecar'): Promise<void> {
     const id = await this.containerId(sessionId, role);
     if (id === null) throw new Error(`session ${sessionId} has no ${role} container`);
     await this.#docker.getContainer(id).kill();
   }
 
-  /** Ends what was started and removes everything of this home from the engine and from the disk. */
+  /** Kills what was started and removes everything of this home from the engine and from the disk. */
   async dispose(): Promise<void> {
-    this.#tell();
-    // A test that failed has let go of what it started: a client that stays would start a supervisor again.
+    this.#register();
+    // A test that failed may leave clients running, which would start a supervisor again.
     await Promise.all(
       [...this.#started].map(async (child) => {
         child.kill('SIGKILL');
@@ -122,14 +122,14 @@ export class TestHome {
     }
   }
 
-  /** Its id, once it has one. */
-  #tell(): void {
-    if (this.#told) return;
+  /** Registers the home for the check at the end of the run, as soon as the home has an id. */
+  #register(): void {
+    if (this.#isRegistered) return;
     try {
       registerHome(readFileSync(join(this.path, 'id'), 'utf8').trim());
-      this.#told = true;
+      this.#isRegistered = true;
     } catch {
-      // It has not come to be, or a test has removed it.
+      // The home does not exist yet, or a test has removed it.
     }
   }
 }

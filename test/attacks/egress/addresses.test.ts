@@ -9,18 +9,18 @@ const OutcomesSchema = z.record(z.string(), OutcomeSchema);
 const succeeded = (outcomes: z.infer<typeof OutcomesSchema>) =>
   Object.entries(outcomes).filter(([, { did }]) => did !== undefined);
 
-let arena: EgressFixture;
+let fixture: EgressFixture;
 beforeAll(async () => {
-  arena = await EgressFixture.create();
+  fixture = await EgressFixture.create();
 });
 afterAll(async () => {
-  await arena.dispose();
+  await fixture.dispose();
 });
 
 describe('without the proxy nothing is reachable', () => {
   test('no interface but loopback, and no route', async () => {
     const shape = z.object({ interfaces: z.array(z.string()), routes: z.number() });
-    const { interfaces, routes } = await arena.runAttack(shape, { deed: 'interfaces' });
+    const { interfaces, routes } = await fixture.runAttack(shape, { deed: 'interfaces' });
     // Kernels list tunnel devices that are not configured.
     expect(
       interfaces.filter((name) => !/^(tunl|gre|gretap|erspan|ip_vti|ip6_vti|sit|ip6tnl|ip6gre)0$/.test(name)),
@@ -53,23 +53,23 @@ describe('without the proxy nothing is reachable', () => {
       '::ffff:127.0.0.1',
       '::ffff:169.254.169.254',
     ];
-    const outcomes = await arena.runAttack(OutcomesSchema, { deed: 'direct', targets, port: arena.port });
+    const outcomes = await fixture.runAttack(OutcomesSchema, { deed: 'direct', targets, port: fixture.port });
     expect(Object.keys(outcomes)).toHaveLength(2 * new Set(targets).size);
     expect(succeeded(outcomes)).toEqual([]);
   });
 
   test('no names are resolved', async () => {
-    expect(succeeded(await arena.runAttack(OutcomesSchema, { deed: 'names' }))).toEqual([]);
+    expect(succeeded(await fixture.runAttack(OutcomesSchema, { deed: 'names' }))).toEqual([]);
   });
 
   test('no raw, packet or ping sockets reach anything, and no interface or namespace can be created', async () => {
-    const outcomes = await arena.runAttack(OutcomesSchema, { deed: 'kernel' });
+    const outcomes = await fixture.runAttack(OutcomesSchema, { deed: 'kernel' });
     expect(succeeded(outcomes)).toEqual([]);
   });
 });
 
 test('no socket of the supervisor, of Docker or of the sidecar can be found', async () => {
-  const outcomes = await arena.runAttack(
+  const outcomes = await fixture.runAttack(
     z.object({ tried: OutcomesSchema, listed: z.array(z.string()), walked: z.array(z.string()) }),
     {
       deed: 'sockets',
@@ -79,7 +79,7 @@ test('no socket of the supervisor, of Docker or of the sidecar can be found', as
         '/run/containerd/containerd.sock',
         '@containerd-shim',
         '/ctl/sidecar.sock',
-        join(arena.home.path, 'supervisor.sock'),
+        join(fixture.home.path, 'supervisor.sock'),
         '/proc/1/root/var/run/docker.sock',
       ],
     },
@@ -153,22 +153,22 @@ describe('through the proxy', () => {
   test('no notation of an address without a rule is dialed, by CONNECT or plain requests', async () => {
     const hosts = notations();
     // Every name resolves to a canary, so an illegal lookup shows.
-    arena.names.set('*', ['127.0.0.1', '::1']);
+    fixture.names.set('*', ['127.0.0.1', '::1']);
     const requests = hosts.flatMap((host) => {
-      const target = `${Buffer.from(host).toString('latin1')}:${arena.port}`;
+      const target = `${Buffer.from(host).toString('latin1')}:${fixture.port}`;
       return [
         `CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`,
         `GET http://${target}/hello HTTP/1.1\r\nHost: ${target}\r\n\r\n`,
       ];
     });
-    const said = await arena.sendRequests(requests);
+    const said = await fixture.sendRequests(requests);
     const wrong = said.flatMap((one, at) => ([400, 403].includes(one.status) ? [] : [[hosts[at >> 1], one]]));
     expect(wrong).toEqual([]);
     // No request waited: a lookup or a dial would time out after ten seconds.
     expect(said.filter(({ ended, ms }) => ended !== 'ended' || ms > 5000)).toEqual([]);
-    expect(arena.reachedCanaries()).toEqual([]);
+    expect(fixture.reachedCanaries()).toEqual([]);
     // None of the names was allowed, so none was resolved.
-    expect(arena.names.queries).toEqual([]);
+    expect(fixture.names.queries).toEqual([]);
   });
 
   test('an allowed name that resolves to a non-public address is not dialed', async () => {
@@ -198,9 +198,9 @@ describe('through the proxy', () => {
       'ff02::1',
       ...gatewayAddresses(),
     ];
-    addresses.forEach((address, at) => arena.names.set(`n${at}.${WILDCARD_DOMAIN}`, [address]));
-    const targets = addresses.map((_, at) => `n${at}.${WILDCARD_DOMAIN}:${arena.port}`);
-    const said = await arena.sendRequests(
+    addresses.forEach((address, at) => fixture.names.set(`n${at}.${WILDCARD_DOMAIN}`, [address]));
+    const targets = addresses.map((_, at) => `n${at}.${WILDCARD_DOMAIN}:${fixture.port}`);
+    const said = await fixture.sendRequests(
       targets.map((target) => `CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`),
     );
     const wrong = said.flatMap((one, at) =>
@@ -209,72 +209,73 @@ describe('through the proxy', () => {
         : [[addresses[at], one]],
     );
     expect(wrong).toEqual([]);
-    expect(arena.reachedCanaries()).toEqual([]);
+    expect(fixture.reachedCanaries()).toEqual([]);
     expect(said[0]?.answer).toContain(
-      `holdfast policy allow ${await arena.sessionId()} '127.0.0.1:${arena.port}'`,
+      `holdfast policy allow ${await fixture.sessionId()} '127.0.0.1:${fixture.port}'`,
     );
   });
 
   test('a name is resolved once: later addresses are never dialed', async () => {
     const name = `rebinding.${WILDCARD_DOMAIN}`;
-    arena.names.set(name, (nth, family) =>
+    fixture.names.set(name, (nth, family) =>
       family === 6 ? [] : [nth % 2 === 1 ? ALLOWED_ADDRESS : '127.0.0.1'],
     );
-    const target = `${name}:${arena.port}`;
-    const before = arena.names.queries.length;
+    const target = `${name}:${fixture.port}`;
+    const before = fixture.names.queries.length;
     const request = `GET http://${target}/hello HTTP/1.1\r\nHost: ${target}\r\n\r\n`;
-    const said = await arena.sendRequests(Array.from({ length: 40 }, () => request));
+    const said = await fixture.sendRequests(Array.from({ length: 40 }, () => request));
     expect(said.map(({ status }) => status)).toEqual(said.map((_, at) => (at % 2 === 0 ? 200 : 403)));
-    expect(arena.names.queries.slice(before).filter((asked) => asked === `${name} 4`)).toHaveLength(40);
-    expect(arena.reachedCanaries()).toEqual([]);
+    expect(fixture.names.queries.slice(before).filter((asked) => asked === `${name} 4`)).toHaveLength(40);
+    expect(fixture.reachedCanaries()).toEqual([]);
   });
 
   test('of several addresses only those that pass are tried, also if none answers', async () => {
     const [both, dead] = [`both.${WILDCARD_DOMAIN}`, `dead.${WILDCARD_DOMAIN}`];
-    arena.names.set(both, ['127.0.0.1', ALLOWED_ADDRESS, '::1', '127.0.0.2']);
+    fixture.names.set(both, ['127.0.0.1', ALLOWED_ADDRESS, '::1', '127.0.0.2']);
     // Nobody listens there.
-    await arena.home.runOk(['policy', 'allow', 'attack/default', `127.0.0.9:${arena.port}`]);
-    arena.names.set(dead, ['127.0.0.9', '127.0.0.1', '::1']);
-    const said = await arena.sendRequests(
+    await fixture.home.runOk(['policy', 'allow', 'attack/default', `127.0.0.9:${fixture.port}`]);
+    fixture.names.set(dead, ['127.0.0.9', '127.0.0.1', '::1']);
+    const said = await fixture.sendRequests(
       [both, dead].map(
-        (name) => `GET http://${name}:${arena.port}/hello HTTP/1.1\r\nHost: ${name}:${arena.port}\r\n\r\n`,
+        (name) =>
+          `GET http://${name}:${fixture.port}/hello HTTP/1.1\r\nHost: ${name}:${fixture.port}\r\n\r\n`,
       ),
     );
     expect(said.map(({ status }) => status)).toEqual([200, 502]);
-    expect(arena.reachedCanaries()).toEqual([]);
+    expect(fixture.reachedCanaries()).toEqual([]);
   });
 });
 
 test('another sandbox cannot be reached, and its rules do not apply here', async () => {
-  await arena.deploy('neighbour', [`theirs.test:${arena.port}`, `${ALLOWED_ADDRESS}:${arena.port}`]);
-  arena.names.set('theirs.test', [ALLOWED_ADDRESS]);
-  await arena.home.runOk(['session', 'create', 'neighbour', '--name', 'default']);
-  const serving = arena.runAttack(z.string(), { deed: 'serve', port: 9000, seconds: 6 }, 'neighbour');
+  await fixture.deploy('neighbour', [`theirs.test:${fixture.port}`, `${ALLOWED_ADDRESS}:${fixture.port}`]);
+  fixture.names.set('theirs.test', [ALLOWED_ADDRESS]);
+  await fixture.home.runOk(['session', 'create', 'neighbour', '--name', 'default']);
+  const serving = fixture.runAttack(z.string(), { deed: 'serve', port: 9000, seconds: 6 }, 'neighbour');
   const neighbour = z
     .object({ path: z.string() })
-    .parse(await arena.home.runJson(['workspace', 'info', 'neighbour/default'])).path;
+    .parse(await fixture.home.runJson(['workspace', 'info', 'neighbour/default'])).path;
   await expect
     .poll(() => readFile(join(neighbour, 'serving'), 'utf8').catch(() => ''), { timeout: 30_000 })
     .toBe('9000');
-  const direct = await arena.runAttack(OutcomesSchema, {
+  const direct = await fixture.runAttack(OutcomesSchema, {
     deed: 'direct',
     targets: ['127.0.0.1', '::1'],
     port: 9000,
   });
   expect(succeeded(direct)).toEqual([]);
-  const said = await arena.sendRequests([
+  const said = await fixture.sendRequests([
     'CONNECT 127.0.0.1:9000 HTTP/1.1\r\nHost: 127.0.0.1:9000\r\n\r\n',
-    `GET http://theirs.test:${arena.port}/hello HTTP/1.1\r\nHost: theirs.test:${arena.port}\r\n\r\n`,
+    `GET http://theirs.test:${fixture.port}/hello HTTP/1.1\r\nHost: theirs.test:${fixture.port}\r\n\r\n`,
   ]);
   expect(said.map(({ status }) => status)).toEqual([403, 403]);
   expect(await serving).toBe('nobody came');
-  const target = `http://theirs.test:${arena.port}/hello`;
-  const allowed = await arena.runAttack(
+  const target = `http://theirs.test:${fixture.port}/hello`;
+  const allowed = await fixture.runAttack(
     z.array(z.object({ answer: z.string() })),
     {
       deed: 'say',
       requests: [
-        Buffer.from(`GET ${target} HTTP/1.1\r\nHost: theirs.test:${arena.port}\r\n\r\n`).toString('base64'),
+        Buffer.from(`GET ${target} HTTP/1.1\r\nHost: theirs.test:${fixture.port}\r\n\r\n`).toString('base64'),
       ],
     },
     'neighbour',

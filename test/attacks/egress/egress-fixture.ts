@@ -57,16 +57,16 @@ export class EgressFixture {
     }
     const names = await NameServer.start({ [ALLOWED_HOST]: [ALLOWED_ADDRESS] });
     const home = await TestHome.create({ HOLDFAST_DNS: names.address });
-    const arena = new EgressFixture(home, names, open, canaries);
-    await arena.deploy('attack', [
+    const fixture = new EgressFixture(home, names, open, canaries);
+    await fixture.deploy('attack', [
       `${ALLOWED_HOST}:${port}`,
       `*.${WILDCARD_DOMAIN}:${port}`,
       `${ALLOWED_ADDRESS}:${port}`,
     ]);
-    return arena;
+    return fixture;
   }
 
-  /** A profile with the hostile agent and these rules. */
+  /** Deploys a profile with the hostile agent and these rules. */
   async deploy(name: string, hosts: readonly string[]): Promise<void> {
     const attacker = await readFile(join(import.meta.dirname, 'attacker.py'), 'utf8');
     const rules = hosts.map((host) => `{ host: "${host}" }`).join(', ');

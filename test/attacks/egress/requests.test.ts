@@ -10,20 +10,20 @@ import {
   WILDCARD_DOMAIN,
 } from './egress-fixture.ts';
 
-let arena: EgressFixture;
+let fixture: EgressFixture;
 /** A server that does not parse HTTP and records raw bytes. */
 let gullible: { server: Server; port: number; got: Buffer[][] };
 beforeAll(async () => {
-  arena = await EgressFixture.create();
+  fixture = await EgressFixture.create();
   gullible = await startGullible();
-  await arena.home.runOk(['session', 'create', 'attack', '--name', 'default']);
+  await fixture.home.runOk(['session', 'create', 'attack', '--name', 'default']);
   for (const host of [`${ALLOWED_HOST}:${gullible.port}`, `${ALLOWED_ADDRESS}:${gullible.port}`])
-    await arena.home.runOk(['policy', 'allow', 'attack/default', host]);
+    await fixture.home.runOk(['policy', 'allow', 'attack/default', host]);
   // Every other name would resolve to an address that may be dialed: only the decision on the name denies it.
-  arena.names.set('*', [ALLOWED_ADDRESS]);
+  fixture.names.set('*', [ALLOWED_ADDRESS]);
 });
 afterAll(async () => {
-  await arena.dispose();
+  await fixture.dispose();
   for (const socket of held) socket.destroy();
   gullible.server.close();
 });
@@ -54,7 +54,7 @@ const refused = ({ status, ended }: ProxyReply): boolean =>
 
 describe('names', () => {
   test('that only look like an allowed name are neither resolved nor dialed', async () => {
-    const port = arena.port;
+    const port = fixture.port;
     const names = [
       `${ALLOWED_HOST}.evil.test`,
       `x${ALLOWED_HOST}`,
@@ -96,9 +96,9 @@ describe('names', () => {
       `${ALLOWED_HOST}:${port}:${port}`,
       '',
     ];
-    const asked = arena.names.queries.length;
-    const seen = arena.allowedOrigin.requests.length;
-    const said = await arena.sendRequests(
+    const asked = fixture.names.queries.length;
+    const seen = fixture.allowedOrigin.requests.length;
+    const said = await fixture.sendRequests(
       names.flatMap((name) => [
         connect(`${name}:${port}`),
         get(`${name}:${port}`),
@@ -107,12 +107,12 @@ describe('names', () => {
     );
     const wrong = said.flatMap((one, at) => (refused(one) ? [] : [[names[Math.floor(at / 3)], one]]));
     expect(wrong).toEqual([]);
-    expect(arena.names.queries.slice(asked)).toEqual([]);
-    expect(arena.allowedOrigin.requests.slice(seen)).toEqual([]);
+    expect(fixture.names.queries.slice(asked)).toEqual([]);
+    expect(fixture.allowedOrigin.requests.slice(seen)).toEqual([]);
   });
 
   test('that are other notations of an allowed name are allowed', async () => {
-    const { port } = arena;
+    const { port } = fixture;
     const names = [
       ALLOWED_HOST,
       `${ALLOWED_HOST}.`,
@@ -122,51 +122,51 @@ describe('names', () => {
       `A.${WILDCARD_DOMAIN}.`,
       `_x.${WILDCARD_DOMAIN}`,
     ];
-    const said = await arena.sendRequests(names.map((name) => get(`${name}:${port}`)));
+    const said = await fixture.sendRequests(names.map((name) => get(`${name}:${port}`)));
     expect(said.map(({ status }) => status)).toEqual(names.map(() => 200));
-    const hosts = arena.allowedOrigin.requests.slice(-names.length).map(({ host }) => host);
+    const hosts = fixture.allowedOrigin.requests.slice(-names.length).map(({ host }) => host);
     expect(hosts).toEqual(names.map((name) => `${name.toLowerCase().replace(/\.$/, '')}:${port}`));
   });
 
   test('that are allowed on one port are denied on others', async () => {
-    const said = await arena.sendRequests(
-      [22, 80, 443, 1, 65_535, 65_536, arena.port + 65_536, 0].flatMap((port) => [
+    const said = await fixture.sendRequests(
+      [22, 80, 443, 1, 65_535, 65_536, fixture.port + 65_536, 0].flatMap((port) => [
         connect(`${ALLOWED_HOST}:${port}`),
         connect(`a.${WILDCARD_DOMAIN}:${port}`),
       ]),
     );
     expect(said.filter((one) => !refused(one))).toEqual([]);
     const odd = [
-      `${ALLOWED_HOST}:0${arena.port}`,
-      `${ALLOWED_HOST}:+${arena.port}`,
+      `${ALLOWED_HOST}:0${fixture.port}`,
+      `${ALLOWED_HOST}:+${fixture.port}`,
       `${ALLOWED_HOST}:`,
       ALLOWED_HOST,
       `${ALLOWED_HOST}:0x50`,
     ];
-    expect((await arena.sendRequests(odd.map(connect))).filter((one) => !refused(one))).toEqual([]);
+    expect((await fixture.sendRequests(odd.map(connect))).filter((one) => !refused(one))).toEqual([]);
   });
 });
 
 test('a redirect to a denied host is followed by the client only, and denied', async () => {
-  const before = arena.allowedOrigin.requests.length;
-  const to = encodeURIComponent(`http://127.0.0.1:${arena.port}/secret`);
-  const [first] = await arena.sendRequests([
-    `GET http://${ALLOWED_HOST}:${arena.port}/redirect?to=${to} HTTP/1.1\r\nHost: ${ALLOWED_HOST}:${arena.port}\r\n\r\n`,
+  const before = fixture.allowedOrigin.requests.length;
+  const to = encodeURIComponent(`http://127.0.0.1:${fixture.port}/secret`);
+  const [first] = await fixture.sendRequests([
+    `GET http://${ALLOWED_HOST}:${fixture.port}/redirect?to=${to} HTTP/1.1\r\nHost: ${ALLOWED_HOST}:${fixture.port}\r\n\r\n`,
   ]);
   expect([first?.status, first?.answer]).toEqual([
     302,
     expect.stringContaining(`Location: http://127.0.0.1`),
   ]);
-  const output = await arena.home.run([
+  const output = await fixture.home.run([
     ...['exec', 'attack/default', '--', 'curl', '-sS', '-L'],
-    `http://${ALLOWED_HOST}:${arena.port}/redirect?to=http://evil.test:${arena.port}/hello`,
+    `http://${ALLOWED_HOST}:${fixture.port}/redirect?to=http://evil.test:${fixture.port}/hello`,
   ]);
-  expect(output.stdout).toContain(`no connection to evil.test:${arena.port}: no rule names it`);
-  expect(arena.allowedOrigin.requests.slice(before).map(({ url }) => url.split('?')[0])).toEqual([
+  expect(output.stdout).toContain(`no connection to evil.test:${fixture.port}: no rule names it`);
+  expect(fixture.allowedOrigin.requests.slice(before).map(({ url }) => url.split('?')[0])).toEqual([
     '/redirect',
     '/redirect',
   ]);
-  expect(arena.reachedCanaries()).toEqual([]);
+  expect(fixture.reachedCanaries()).toEqual([]);
 });
 
 describe('requests that two parsers could split differently', () => {
@@ -215,7 +215,7 @@ describe('requests that two parsers could split differently', () => {
       'a head too long': post(`X: ${'y'.repeat(20_000)}`, ''),
     };
     const before = gullible.got.length;
-    const said = await arena.sendRequests(Object.values(attacks));
+    const said = await fixture.sendRequests(Object.values(attacks));
     const wrong = said.flatMap((one, at) =>
       [400, 403, 431].includes(one.status) ? [] : [[Object.keys(attacks)[at], one]],
     );
@@ -240,7 +240,7 @@ describe('requests that two parsers could split differently', () => {
       `GET http://${here}?@evil.test/ HTTP/1.1\r\nHost: ${here}\r\n\r\n`,
     ];
     const before = gullible.got.length;
-    await arena.sendRequests(attacks, 3);
+    await fixture.sendRequests(attacks, 3);
     const heard = () =>
       gullible.got
         .slice(before)

@@ -3,51 +3,48 @@ import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'no
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { connectToSidecarSocket } from '../../../supervisor/engine/docker/dial.ts';
-import { FilesConnection } from '../../../supervisor/workspace/files-connection.ts';
+import type { FilesConnection } from '../../../supervisor/workspace/files-connection.ts';
+import { connectFiles } from '../../docker/connect-files.ts';
 import { ContainerPairs, type ContainerPair } from '../../docker/container-pair.ts';
 import { waitUntil } from '../../fixtures/sidecar/turns.ts';
 
 export const CANARY = 'canary: a byte from outside';
-/** What the sidecar's own folder holds, and nothing else. */
+/** All names in the sidecar's control directory. */
 export const CONTROL_ENTRIES = ['entries', 'secret', 'sidecar.sock', 'snapshots', 'terminals'];
 
-/**
- * As long may a small answer take while something large is at work, ms: far less than the whole of it, and more than a busy machine keeps
- * a process from running.
- */
+/** How long a small request may wait while a large one is served, ms. On a busy machine a process waits this long for the processor. */
 export const MAX_STALL_MS = 3000;
 
-/** A real sidecar and a real agent container, with a canary where only the sidecar has its eyes. */
+/** A real sidecar and a real agent container, with a canary in the sidecar's control directory, which the agent must never reach. */
 export class FilesFixture {
   readonly pair: ContainerPair;
   readonly files: FilesConnection;
-  readonly #bench: ContainerPairs;
+  readonly #pairs: ContainerPairs;
   readonly #other: FilesConnection;
 
   private constructor(
-    bench: ContainerPairs,
+    pairs: ContainerPairs,
     pair: ContainerPair,
     files: FilesConnection,
     other: FilesConnection,
   ) {
-    this.#bench = bench;
+    this.#pairs = pairs;
     this.pair = pair;
     this.files = files;
     this.#other = other;
   }
 
   static async create(sidecarEnv: readonly string[] = []): Promise<FilesFixture> {
-    const bench = await ContainerPairs.create();
+    const pairs = await ContainerPairs.create();
     try {
       const attacker = readFileSync(join(import.meta.dirname, 'attacker.py'), 'utf8');
-      const pair = await bench.createPair({ code: { 'attacker.py': attacker }, sidecarEnv });
+      const pair = await pairs.createPair({ code: { 'attacker.py': attacker }, sidecarEnv });
       writeFileSync(pair.path('control/secret'), CANARY, { mode: 0o666 });
-      // It answers before it has made all of its folders.
+      // The sidecar answers before it has created all of its folders.
       await waitUntil('its folders are there', () => existsSync(pair.path('control/snapshots')));
-      return new FilesFixture(bench, pair, await connectFiles(pair), await connectFiles(pair));
+      return new FilesFixture(pairs, pair, await connectFiles(pair), await connectFiles(pair));
     } catch (error) {
-      await bench.dispose();
+      await pairs.dispose();
       throw error;
     }
   }
@@ -55,7 +52,7 @@ export class FilesFixture {
   async dispose(): Promise<void> {
     this.files.close();
     this.#other.close();
-    await this.#bench.dispose();
+    await this.#pairs.dispose();
   }
 
   /** Runs one attack of the agent to its end and returns the result. */
@@ -65,7 +62,7 @@ export class FilesFixture {
     return output;
   }
 
-  /** Lets the agent do a deed of those that last while `work` goes on. */
+  /** Runs an attack of attacker.py that lasts until `work` is done. */
   async attackWhile<T>(deed: readonly string[], work: () => Promise<T>): Promise<T> {
     const attack = this.runAttack(...deed);
     // It is awaited at the end; until then a rejection is not unhandled.
@@ -83,7 +80,7 @@ export class FilesFixture {
     }
   }
 
-  /** The longest that another caller had to wait for a small answer while `work` went on, ms. */
+  /** Measures how long another client had to wait at most for a small answer while `work` ran, ms. */
   async measureStall(work: () => Promise<unknown>): Promise<number> {
     let longest = 0;
     const over = new AbortController();
@@ -104,16 +101,16 @@ export class FilesFixture {
     return longest;
   }
 
-  /** What the sidecar alone can reach must be as it was. */
+  /** Lists the sidecar's control directory; throws if the canary was changed. */
   listControlDirectory(): string[] {
     const secret = readFileSync(this.pair.path('control/secret'), 'utf8');
     if (secret !== CANARY) throw new Error(`the canary was changed: ${secret}`);
     return readdirSync(this.pair.path('control')).sort();
   }
 
-  /** Names of ours that are left in the workspace, however deep. */
+  /** Temporary files of the sidecar that are left in the workspace, at any depth. */
   listTemporaryFiles(): string[] {
-    // It follows no links, unlike a recursive readdir.
+    // find follows no links, unlike a recursive readdir.
     const found = execFileSync('find', [this.pair.path('workspace'), '-name', '.holdfast-*'], {
       encoding: 'utf8',
     });
@@ -121,16 +118,7 @@ export class FilesFixture {
   }
 }
 
-export async function connectFiles(pair: ContainerPair): Promise<FilesConnection> {
-  const dial = async () => {
-    const socket = await connectToSidecarSocket(pair.path('control/sidecar.sock'));
-    if (socket === null) throw new Error('the sidecar does not listen');
-    return socket;
-  };
-  return await FilesConnection.open(dial, pair.session);
-}
-
-/** The code of the error that the work ends with, or what it gives. Anything that is not typed is thrown on. */
+/** The result of the work, or the code of its typed error. Other errors are thrown. */
 export async function resultOrErrorCode<T>(work: Promise<T>): Promise<T | string> {
   try {
     return await work;

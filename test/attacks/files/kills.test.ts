@@ -2,7 +2,8 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { SeededRandom } from '../../fixtures/protocol/seeded-random.ts';
-import { FilesFixture, connectFiles } from './files-fixture.ts';
+import { connectFiles } from '../../docker/connect-files.ts';
+import { FilesFixture } from './files-fixture.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
 const KILLS = SOAK ? 200 : 8;
@@ -10,12 +11,12 @@ const SIZES = [200, 300_000, 4 * 2 ** 20];
 /** What the slowest of the writes takes, so that a kill at a random time meets each of its steps. */
 const SPREAD_MS = 60;
 
-let arena: FilesFixture;
+let fixture: FilesFixture;
 beforeAll(async () => {
-  arena = await FilesFixture.create();
+  fixture = await FilesFixture.create();
 });
 afterAll(async () => {
-  await arena.dispose();
+  await fixture.dispose();
 });
 
 /** Content that shows where it was cut or mixed: one letter all the way, its round at both ends. */
@@ -31,10 +32,10 @@ test(
     const path = (size: number): string => `/workspace/file-${size}`;
     for (const size of SIZES) {
       const bytes = content(0, size);
-      await arena.files.call('files/write', { path: path(size), create: true }, { bytes });
+      await fixture.files.call('files/write', { path: path(size), create: true }, { bytes });
     }
     const acknowledged = new Map(SIZES.map((size) => [size, 0]));
-    let files = arena.files;
+    let files = fixture.files;
     for (let kill = 1; kill <= KILLS; kill += 1) {
       const tried = new Map<number, number>();
       const writers = SIZES.map(async (size) => {
@@ -47,10 +48,10 @@ test(
       });
       const ended = Promise.allSettled(writers);
       await sleep(random.below(100 + SPREAD_MS));
-      await arena.pair.replaceSidecar();
+      await fixture.pair.replaceSidecar();
       await ended;
       files.close();
-      files = await connectFiles(arena.pair);
+      files = await connectFiles(fixture.pair);
       for (const size of SIZES) {
         const { bytes } = await files.call('files/read', { path: path(size) });
         const round = Number(bytes.toString('latin1', 1, 7));
@@ -60,10 +61,10 @@ test(
         // It stays, also where the next kill comes before any write was acknowledged.
         acknowledged.set(size, round);
       }
-      expect(readdirSync(arena.pair.path('workspace')).sort()).toEqual(
+      expect(readdirSync(fixture.pair.path('workspace')).sort()).toEqual(
         SIZES.map((size) => `file-${size}`).sort(),
       );
-      expect(readdirSync(arena.pair.path('control/entries'))).toEqual([]);
+      expect(readdirSync(fixture.pair.path('control/entries'))).toEqual([]);
     }
     files.close();
   },
@@ -71,22 +72,22 @@ test(
 );
 
 test('an upload whose sidecar is killed was never there', async () => {
-  const files = await connectFiles(arena.pair);
+  const files = await connectFiles(fixture.pair);
   const { upload } = (await files.call('files/begin', { path: '/workspace/half', create: true })).result;
   await files.call('files/append', { upload, offset: 0 }, { bytes: Buffer.alloc(2 ** 20) });
-  await arena.pair.replaceSidecar();
-  expect(readdirSync(arena.pair.path('workspace'))).not.toContain('half');
-  expect(arena.listTemporaryFiles()).toEqual([]);
+  await fixture.pair.replaceSidecar();
+  expect(readdirSync(fixture.pair.path('workspace'))).not.toContain('half');
+  expect(fixture.listTemporaryFiles()).toEqual([]);
   files.close();
 });
 
 test('a client that goes away in the middle of an upload leaves nothing', async () => {
-  const files = await connectFiles(arena.pair);
+  const files = await connectFiles(fixture.pair);
   await files.call('files/write', { path: '/workspace/kept', create: true }, { bytes: Buffer.from('old') });
   const { upload } = (await files.call('files/begin', { path: '/workspace/kept', overwrite: true })).result;
   await files.call('files/append', { upload, offset: 0 }, { bytes: Buffer.alloc(2 ** 20) });
   files.close();
   await files.closed;
-  expect(readFileSync(arena.pair.path('workspace/kept'), 'utf8')).toBe('old');
-  expect(arena.listTemporaryFiles()).toEqual([]);
+  expect(readFileSync(fixture.pair.path('workspace/kept'), 'utf8')).toBe('old');
+  expect(fixture.listTemporaryFiles()).toEqual([]);
 });

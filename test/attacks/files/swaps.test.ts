@@ -20,16 +20,16 @@ describe.each([
 ])(
   'names that the agent swaps for links while they are used, where %s',
   (_how, sidecarEnv) => {
-    let arena: FilesFixture;
+    let fixture: FilesFixture;
     beforeAll(async () => {
-      arena = await FilesFixture.create(sidecarEnv);
+      fixture = await FilesFixture.create(sidecarEnv);
     });
     afterAll(async () => {
-      await arena.dispose();
+      await fixture.dispose();
     });
-    const read = async (path: string) => (await arena.files.call('files/read', { path })).bytes.toString();
+    const read = async (path: string) => (await fixture.files.call('files/read', { path })).bytes.toString();
     const write = async (path: string, text: string) => {
-      await arena.files.call(
+      await fixture.files.call(
         'files/write',
         { path, create: true, overwrite: true },
         { bytes: Buffer.from(text) },
@@ -37,7 +37,7 @@ describe.each([
       return 'written';
     };
     const names = async (path: string) =>
-      (await arena.files.call('files/list', { path })).result.entries.map(({ name }) => name);
+      (await fixture.files.call('files/list', { path })).result.entries.map(({ name }) => name);
 
     /**
      * Runs `attempt` so often while the agent swaps, and on until each outcome in `wanted` came so many times: the race was there to be
@@ -53,8 +53,8 @@ describe.each([
       const seen = new Map<string, number>();
       const lacking = (): string[] =>
         Object.entries(wanted).flatMap(([got, count]) => ((seen.get(got) ?? 0) < count ? [got] : []));
-      const stall = await arena.attackWhile(['swap', folder, MOST_SECONDS], () =>
-        arena.measureStall(async () => {
+      const stall = await fixture.attackWhile(['swap', folder, MOST_SECONDS], () =>
+        fixture.measureStall(async () => {
           const isOver = (round: number) => round >= times && (lacking().length === 0 || round >= 20 * times);
           for (let round = 0; !isOver(round); round += 1) {
             const got = await resultOrErrorCode(attempt(round));
@@ -65,8 +65,8 @@ describe.each([
         }),
       );
       expect(stall).toBeLessThan(MAX_STALL_MS);
-      expect(arena.listControlDirectory()).toEqual(CONTROL_ENTRIES);
-      expect(arena.listTemporaryFiles()).toEqual([]);
+      expect(fixture.listControlDirectory()).toEqual(CONTROL_ENTRIES);
+      expect(fixture.listTemporaryFiles()).toEqual([]);
       expect(lacking()).toEqual([]);
     };
 
@@ -94,7 +94,7 @@ describe.each([
         ATTEMPTS.quick,
         async (round) => {
           if (round % 2 === 0) return (await names('/workspace/list/d')).join();
-          const { result } = await arena.files.call('files/stat', {
+          const { result } = await fixture.files.call('files/stat', {
             path: '/workspace/list/d/secret',
             version: true,
           });
@@ -130,23 +130,23 @@ describe.each([
           const inside = `/workspace/change/${round % 8 < 4 ? 'd' : 'l'}`;
           switch (round % 4) {
             case 0:
-              await arena.files.call('files/mkdir', { path: `${inside}/made-${round}` });
+              await fixture.files.call('files/mkdir', { path: `${inside}/made-${round}` });
               return 'made';
             case 1:
-              await arena.files.call('files/rename', {
+              await fixture.files.call('files/rename', {
                 from: `${inside}/secret`,
                 to: `${inside}/moved`,
                 overwrite: true,
               });
               return 'renamed';
             case 2:
-              await arena.files.call('files/copy', {
+              await fixture.files.call('files/copy', {
                 from: `${inside}/moved`,
                 to: `/workspace/copied-${round}`,
               });
               return await read(`/workspace/copied-${round}`);
             default:
-              await arena.files.call('files/delete', { path: `${inside}/moved` });
+              await fixture.files.call('files/delete', { path: `${inside}/moved` });
               return 'deleted';
           }
         },
@@ -160,8 +160,8 @@ describe.each([
         '/workspace/remove',
         ATTEMPTS.disk,
         async () => {
-          await arena.files.call('files/delete', { path: '/workspace/remove/d', recursive: true });
-          await resultOrErrorCode(arena.files.call('files/mkdir', { path: '/workspace/remove/d' }));
+          await fixture.files.call('files/delete', { path: '/workspace/remove/d', recursive: true });
+          await resultOrErrorCode(fixture.files.call('files/mkdir', { path: '/workspace/remove/d' }));
           return 'removed';
         },
         (got) => got === 'removed',
@@ -170,27 +170,27 @@ describe.each([
     });
 
     test('searching: what is told stands in the workspace, and nothing of the bait with the same names', async () => {
-      const bait = arena.pair.path('control/bait');
+      const bait = fixture.pair.path('control/bait');
       mkdirSync(bait, { mode: 0o777 });
       for (let n = 0; n < 400; n += 1) {
         writeFileSync(join(bait, `f${String(n).padStart(3, '0')}`), `${CANARY} needle\n`, { mode: 0o666 });
       }
       let [told, skipped, searches] = [0, 0, 0];
-      const stall = await arena.attackWhile(['bait', '/workspace/search', MOST_SECONDS], () =>
-        arena.measureStall(async () => {
+      const stall = await fixture.attackWhile(['bait', '/workspace/search', MOST_SECONDS], () =>
+        fixture.measureStall(async () => {
           // Each line that ripgrep finds is an attempt: it is told of, or caught.
           while (told + skipped < ATTEMPTS.quick || told === 0 || skipped === 0) {
             const params = { pattern: 'needle', path: '/workspace/search', hidden: true };
-            const { search } = (await arena.files.call('files/search-open', params)).result;
+            const { search } = (await fixture.files.call('files/search-open', params)).result;
             for (;;) {
-              const page = (await arena.files.call('files/search-next', { search, waitMs: 10_000 })).result;
+              const page = (await fixture.files.call('files/search-next', { search, waitMs: 10_000 })).result;
               for (const { preview } of page.lines) expect(preview).toBe('inside needle');
               told += page.lines.length;
               if (page.summary === null) continue;
               skipped += page.summary.skipped;
               break;
             }
-            const found = (await arena.files.call('files/find', { query: 'bait' })).result;
+            const found = (await fixture.files.call('files/find', { query: 'bait' })).result;
             expect(found.paths).toEqual([]);
             searches += 1;
             if (searches > ATTEMPTS.quick) throw new Error(`told ${told}, skipped ${skipped}`);
@@ -205,19 +205,19 @@ describe.each([
     test('reading in pieces while the file is replaced: pieces of one version are of one file', async () => {
       const path = '/workspace/turns';
       const [piece, pieces] = [2 * 2 ** 20, 3];
-      await arena.files.call(
+      await fixture.files.call(
         'files/write',
         { path, create: true },
         { bytes: Buffer.alloc(4 * 2 ** 20, 'a') },
       );
       let [whole, conflicts] = [0, 0];
-      await arena.attackWhile(['turns', path, String(piece * pieces), MOST_SECONDS], async () => {
+      await fixture.attackWhile(['turns', path, String(piece * pieces), MOST_SECONDS], async () => {
         const isEnough = (round: number) => !SOAK && round >= 20 && whole > 0 && conflicts > 0;
         for (let round = 0; round < soakCount(300, 5000) && !isEnough(round); round += 1) {
           let first: { version: string; letter: number | undefined } | undefined;
           for (let n = 0; n < pieces; n += 1) {
             const got = await resultOrErrorCode(
-              arena.files.call('files/read', {
+              fixture.files.call('files/read', {
                 path,
                 offset: n * piece,
                 length: piece,
@@ -244,15 +244,15 @@ describe.each([
       await write(path, 'editor 00000000');
       let conflicts = 0;
       let written = 0;
-      await arena.attackWhile(['edit', path, MOST_SECONDS], async () => {
+      await fixture.attackWhile(['edit', path, MOST_SECONDS], async () => {
         for (let round = 1; round <= ATTEMPTS.disk; round += 1) {
-          const found = await arena.files.call('files/read', { path });
+          const found = await fixture.files.call('files/read', { path });
           if (!/^(agent {2}|editor )\d{8}$/.test(found.bytes.toString()) && found.bytes.length !== 0) {
             throw new Error(`a mixture was read: ${found.bytes.toString()}`);
           }
           const bytes = Buffer.from(`editor ${String(round).padStart(8, '0')}`);
           const got = await resultOrErrorCode(
-            arena.files.call('files/write', { path, ifVersion: found.result.version }, { bytes }),
+            fixture.files.call('files/write', { path, ifVersion: found.result.version }, { bytes }),
           );
           if (got === 'conflict' || got === 'file_unavailable') conflicts += 1;
           else if (typeof got === 'string') throw new Error(`the write ended with ${got}`);
@@ -261,9 +261,11 @@ describe.each([
       });
       expect(conflicts).toBeGreaterThan(0);
       expect(written).toBeGreaterThan(0);
-      expect(readFileSync(arena.pair.path('workspace/edited'), 'utf8')).toMatch(/^(agent {2}|editor )\d{8}$/);
-      expect(statSync(arena.pair.path('workspace/edited')).nlink).toBe(1);
-      expect(arena.listTemporaryFiles()).toEqual([]);
+      expect(readFileSync(fixture.pair.path('workspace/edited'), 'utf8')).toMatch(
+        /^(agent {2}|editor )\d{8}$/,
+      );
+      expect(statSync(fixture.pair.path('workspace/edited')).nlink).toBe(1);
+      expect(fixture.listTemporaryFiles()).toEqual([]);
     });
   },
   SOAK ? 7_200_000 : 120_000,

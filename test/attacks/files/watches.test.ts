@@ -14,17 +14,17 @@ const SWAPS = SOAK ? 100_000 : 1000;
 const FILES = SOAK ? 100_000 : 20_000;
 
 describe('watches while the agent turns against them', () => {
-  let bench: ContainerPairs;
+  let pairs: ContainerPairs;
   let pair: ContainerPair;
   let files: FilesConnection;
   beforeAll(async () => {
-    bench = await ContainerPairs.create();
-    pair = await bench.createPair();
+    pairs = await ContainerPairs.create();
+    pair = await pairs.createPair();
     files = await connectFiles(pair);
   });
   afterAll(async () => {
     files.close();
-    await bench.dispose();
+    await pairs.dispose();
   });
   const python = async (script: string): Promise<string> => {
     const { exitCode, output } = await pair.runInAgent(['python3', '-c', script]);
@@ -156,7 +156,7 @@ time.sleep(1)
   test.skipIf(process.getuid?.() !== 0)(
     'a neighbour in another container, of another uid, that holds all it can get: it takes nothing of ours (needs root)',
     async () => {
-      const neighbour = await bench.createPair();
+      const neighbour = await pairs.createPair();
       const hog = neighbour.runInAgent([
         'python3',
         '-c',
@@ -186,7 +186,7 @@ while time.time() < end and not os.path.exists('/workspace/stop'): time.sleep(0.
         .map(Number);
       expect([instances > 50, watches > 1000]).toEqual([true, true]);
 
-      const mine = await bench.createPair();
+      const mine = await pairs.createPair();
       const on = await connectFiles(mine);
       const { watch, mode } = await open(on);
       expect(mode).toBe('inotify');
@@ -202,7 +202,7 @@ while time.time() < end and not os.path.exists('/workspace/stop'): time.sleep(0.
   );
 
   test(`node_modules of ${String(FILES)} files: neither inotify nor memory is used up, and what changes is told`, async () => {
-    const mine = await bench.createPair();
+    const mine = await pairs.createPair();
     const on = await connectFiles(mine);
     const made = await mine.runInAgent([
       'python3',

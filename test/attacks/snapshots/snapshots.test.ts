@@ -17,34 +17,34 @@ const TYPED = new Set(['file_unavailable', 'file_not_found', 'file_not_a_directo
 /** What `find` sees of everything, the workspace itself left out: the test makes files there. */
 const LOOK = `cd /workspace && find . -mindepth 1 -printf '%d %f %y %m %n %s %T@ %l\\0' | sha256sum`;
 
-let arena: FilesFixture;
+let fixture: FilesFixture;
 let store: MemoryStore;
 let client: SnapshotClient;
 
 beforeAll(async () => {
-  arena = await FilesFixture.create();
+  fixture = await FilesFixture.create();
   store = new MemoryStore();
-  client = await SnapshotClient.open(arena.pair, store);
+  client = await SnapshotClient.open(fixture.pair, store);
 });
 afterAll(async () => {
   client.close();
-  await arena.dispose();
+  await fixture.dispose();
 });
 
 async function look(): Promise<string> {
-  const { exitCode, output } = await arena.pair.runInAgent(['bash', '-c', LOOK]);
+  const { exitCode, output } = await fixture.pair.runInAgent(['bash', '-c', LOOK]);
   expect(exitCode).toBe(0);
   return output;
 }
 
 function expectNothingFromOutside(): void {
-  expect(arena.listControlDirectory().filter((name) => !OURS.has(name))).toEqual([]);
-  expect(arena.listTemporaryFiles()).toEqual([]);
+  expect(fixture.listControlDirectory().filter((name) => !OURS.has(name))).toEqual([]);
+  expect(fixture.listTemporaryFiles()).toEqual([]);
 }
 
 async function clear(): Promise<void> {
   const script = 'chmod -R u+rwx /workspace; cd /workspace && find . -mindepth 1 -delete';
-  expect((await arena.pair.runInAgent(['bash', '-c', script])).exitCode).toBe(0);
+  expect((await fixture.pair.runInAgent(['bash', '-c', script])).exitCode).toBe(0);
 }
 
 describe('hostile trees', () => {
@@ -54,10 +54,10 @@ describe('hostile trees', () => {
     ['FIFOs, sockets, closed folders, and a terabyte that is not there', ['special', '/workspace/special']],
   ])('%s are restored exactly, and reveal nothing outside the workspace', async (_what, deed) => {
     await clear();
-    await arena.runAttack(...deed);
+    await fixture.runAttack(...deed);
     const before = await look();
     const began = performance.now();
-    const stall = await arena.measureStall(async () => {
+    const stall = await fixture.measureStall(async () => {
       const { root, complete } = await client.scan();
       expect(complete).toBe(true);
       await clear();
@@ -67,14 +67,14 @@ describe('hostile trees', () => {
     expect(performance.now() - began).toBeLessThan(30_000);
     expect(await look()).toBe(before);
     expect((await store.contents()).includes(CANARY)).toBe(false);
-    expect(await arena.pair.sidecarMemory()).toBeLessThan(400 * MIB);
+    expect(await fixture.pair.sidecarMemory()).toBeLessThan(400 * MIB);
     expectNothingFromOutside();
   });
 
   test('a tree deeper than the longest path can be restored', async () => {
     await clear();
     // A path has 4,096 bytes at most, and each level takes two.
-    await arena.runAttack('deep', '/workspace/deep', String(SOAK ? 12_000 : 2100));
+    await fixture.runAttack('deep', '/workspace/deep', String(SOAK ? 12_000 : 2100));
     const before = await look();
     const { root } = await client.scan();
     await clear();
@@ -83,7 +83,7 @@ describe('hostile trees', () => {
     // What is there and what is wanted differ at the very bottom only.
     const script =
       "import os\nos.chdir('/workspace/deep')\nwhile os.path.isdir('d'): os.chdir('d')\nos.unlink('bottom')";
-    expect((await arena.pair.runInAgent(['python3', '-c', script])).exitCode).toBe(0);
+    expect((await fixture.pair.runInAgent(['python3', '-c', script])).exitCode).toBe(0);
     expect(await client.restore({ root })).toMatchObject({ created: 1, removed: 0 });
     expect(await look()).toBe(before);
     await clear();
@@ -93,7 +93,7 @@ describe('hostile trees', () => {
     'a device and a mount are rejected by their paths (needs root)',
     async () => {
       await clear();
-      const folder = arena.pair.path('workspace/f%older');
+      const folder = fixture.pair.path('workspace/f%older');
       execFileSync('mkdir', [folder]);
       execFileSync('mknod', [`${folder}/null`, 'c', '1', '3']);
       await expect(client.scan()).rejects.toMatchObject({
@@ -120,7 +120,7 @@ test.each([
       (name) => `.holdfast-${name}`,
     );
     const run = async (script: string): Promise<void> => {
-      const bash = await arena.pair.runInAgent(['bash', '-euc', `cd /workspace; ${script}`]);
+      const bash = await fixture.pair.runInAgent(['bash', '-euc', `cd /workspace; ${script}`]);
       expect(bash).toMatchObject({ exitCode: 0 });
     };
     await run(`echo one > one; mkdir d; echo two > d/two; for name in ${names.join(' ')}; do ${make}; done`);
@@ -131,18 +131,18 @@ test.each([
     expect(await look()).toBe(before);
 
     const path = '/workspace';
-    const { entries } = (await arena.files.call('files/list', { path })).result;
+    const { entries } = (await fixture.files.call('files/list', { path })).result;
     expect(entries.map(({ name }) => name)).toEqual([...names, 'd', 'one'].toSorted());
     for (const name of names) {
-      await arena.files.call('files/delete', { path: `${path}/${name}`, recursive: true });
-      await arena.files.call(
+      await fixture.files.call('files/delete', { path: `${path}/${name}`, recursive: true });
+      await fixture.files.call(
         'files/write',
         { path: `${path}/${name}`, create: true },
         { bytes: Buffer.from('put') },
       );
-      await arena.files.call('files/delete', { path: `${path}/${name}` });
+      await fixture.files.call('files/delete', { path: `${path}/${name}` });
     }
-    expect((await arena.files.call('files/list', { path })).result.entries).toHaveLength(2);
+    expect((await fixture.files.call('files/list', { path })).result.entries).toHaveLength(2);
     expectNothingFromOutside();
   },
 );
@@ -154,8 +154,8 @@ describe('an attacker who swaps names during an operation', () => {
       await clear();
       const seen = new Map<string, number>();
       const isRacedEnough = (): boolean => (seen.get('moved') ?? 0) > ROUNDS / 4;
-      const stall = await arena.attackWhile(['swap', '/workspace/race', String(SWAPPING_S)], () =>
-        arena.measureStall(async () => {
+      const stall = await fixture.attackWhile(['swap', '/workspace/race', String(SWAPPING_S)], () =>
+        fixture.measureStall(async () => {
           const until = performance.now() + RACING_MS;
           // On a busy machine the one who swaps has its turn less often, and more scans meet nothing.
           for (let round = 0; round < ROUNDS || (!isRacedEnough() && performance.now() < until); round += 1) {
@@ -181,7 +181,7 @@ describe('an attacker who swaps names during an operation', () => {
     'a restore writes nothing outside, ends, and succeeds once the swapping stops',
     async () => {
       await clear();
-      await arena.pair.runInAgent([
+      await fixture.pair.runInAgent([
         'bash',
         '-c',
         'mkdir -p /workspace/race/d/secret.d /workspace/race/e; cd /workspace/race; echo kept > d/secret; echo f > f; echo s > s; ln -s d l; chmod 600 d/secret',
@@ -189,7 +189,7 @@ describe('an attacker who swaps names during an operation', () => {
       const { root } = await client.scan();
       const before = await look();
       const seen = new Map<string, number>();
-      await arena.attackWhile(['swap', '/workspace/race', SOAK ? '3600' : '120'], async () => {
+      await fixture.attackWhile(['swap', '/workspace/race', SOAK ? '3600' : '120'], async () => {
         for (let round = 0; round < ROUNDS; round += 1) {
           const got = await resultOrErrorCode(
             client.restore({ root, ...(round % 3 === 0 ? { path: '/workspace/race/d' } : {}) }),
@@ -211,16 +211,16 @@ describe('an attacker who swaps names during an operation', () => {
 describe('a damaged store', () => {
   test('a damaged object is found before anything is changed', async () => {
     await clear();
-    await arena.pair.runInAgent([
+    await fixture.pair.runInAgent([
       'bash',
       '-c',
       'cd /workspace; echo one > one; echo two > two; mkdir a; echo b > a/b',
     ]);
     const other = new MemoryStore();
-    const mine = await SnapshotClient.open(arena.pair, other);
+    const mine = await SnapshotClient.open(fixture.pair, other);
     try {
       const { root } = await mine.scan();
-      await arena.pair.runInAgent([
+      await fixture.pair.runInAgent([
         'bash',
         '-c',
         'cd /workspace; echo changed > one; rm -r a two; echo new > new',

@@ -4,16 +4,16 @@ import { ContainerPairs } from '../../docker/container-pair.ts';
 import { Screen, terminalLaunch } from '../../docker/terminals/screen.ts';
 import { waitUntil } from '../../fixtures/sidecar/turns.ts';
 
-let bench: ContainerPairs;
+let pairs: ContainerPairs;
 beforeAll(async () => {
-  bench = await ContainerPairs.create();
+  pairs = await ContainerPairs.create();
 });
 afterAll(async () => {
-  await bench.dispose();
+  await pairs.dispose();
 });
 
 test('what a program does to its run directory reaches nothing outside, and no other terminal', async () => {
-  const pair = await bench.createPair();
+  const pair = await pairs.createPair();
   const good = await Screen.open(() => pair.sidecar);
   await good.waitFor('$ ');
   const bad = await Screen.open(() => pair.sidecar);
@@ -50,7 +50,7 @@ test('what a program does to its run directory reaches nothing outside, and no o
 });
 
 test('names that an agent makes are not taken for terminals, however many', async () => {
-  const pair = await bench.createPair();
+  const pair = await pairs.createPair();
   const screen = await Screen.open(() => pair.sidecar);
   await screen.type(
     'cd /run/holdfast/terminals; for a in a b c d e f g h i j k l m n o p q r s t u v w x y z; do for b in a b c d e f g h i j k l m n o p q r s t u v w x y z 2 3 4 5 6 7; do mkdir term-aaaaaaaaaaaaaa$a$b; done; done; mkfifo term-aaaaaaaaaaaaaaaa/output; touch term-aaaaaaaaaaaaaaaa/running; echo ma""de\r',
@@ -66,7 +66,7 @@ test('names that an agent makes are not taken for terminals, however many', asyn
 });
 
 test('a folder of terminals that is swapped for a link leads the sidecar nowhere', async () => {
-  const pair = await bench.createPair();
+  const pair = await pairs.createPair();
   const first = await Screen.open(() => pair.sidecar);
   await first.type(
     'mkdir /workspace/trap; mv /run/holdfast/terminals /run/holdfast/away; ln -s /workspace/trap /run/holdfast/terminals; echo do""ne\r',
@@ -82,7 +82,7 @@ test('a folder of terminals that is swapped for a link leads the sidecar nowhere
 });
 
 test('bytes that mean something to telnet or to us come out as they are', async () => {
-  const pair = await bench.createPair();
+  const pair = await pairs.createPair();
   const screen = await Screen.open(() => pair.sidecar, {
     argv: ['bash', '-c', String.raw`stty -opost; printf '\377\375\001\036\377\377\377\360\036\000end'`],
   });
@@ -97,7 +97,7 @@ test('bytes that mean something to telnet or to us come out as they are', async 
 });
 
 test('whoever kills all it can reaches its own sandbox only; the next terminal there works', async () => {
-  const [one, other] = [await bench.createPair(), await bench.createPair()];
+  const [one, other] = [await pairs.createPair(), await pairs.createPair()];
   const victim = await Screen.open(() => other.sidecar);
   await victim.waitFor('$ ');
   const killer = await Screen.open(() => one.sidecar);
@@ -114,7 +114,7 @@ test('whoever kills all it can reaches its own sandbox only; the next terminal t
 });
 
 test('keys that nobody takes wait without filling the memory, and the terminal can still be closed', async () => {
-  const pair = await bench.createPair();
+  const pair = await pairs.createPair();
   const screen = await Screen.open(() => pair.sidecar, {
     argv: ['bash', '-c', 'stty raw -echo; echo ready; exec sleep 600'],
   });

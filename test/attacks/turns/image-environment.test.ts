@@ -4,7 +4,7 @@ import { turnOutput } from '../../faults/harness/expectations.ts';
 import { waitForTurn, useFaultFixture } from '../../faults/harness/fault-fixture.ts';
 import { handlerProject, shellProject } from '../../setup/profiles.ts';
 
-const bench = useFaultFixture();
+const fixture = useFaultFixture();
 
 /** What our scripts or the shell that runs them could obey. */
 const HOSTILE = {
@@ -41,16 +41,16 @@ async function hostileImage(): Promise<string> {
     await container.remove();
   }
   const image = `holdfast-test:${tag}`;
-  bench.onCleanup(() => docker.getImage(image).remove({ force: true }));
+  fixture.onCleanup(() => docker.getImage(image).remove({ force: true }));
   return image;
 }
 
 test("an image's environment steers neither our runner nor a worker, and a turn there has nothing of it that is ours", async () => {
   const image = await hostileImage();
-  const home = await bench.createHome();
+  const home = await fixture.createHome();
   await home.start();
-  await bench.deploy(home, shellProject('sh', `image: ${image}\npersistence: persistent\n`));
-  await bench.deploy(
+  await fixture.deploy(home, shellProject('sh', `image: ${image}\npersistence: persistent\n`));
+  await fixture.deploy(
     home,
     handlerProject(
       'py',

@@ -5,7 +5,7 @@ import { shellProject, writeProject } from '../../setup/profiles.ts';
 import type { SupervisorProcess } from '../../faults/harness/supervisor-process.ts';
 import { deploy } from '../../setup/deploy.ts';
 
-/** Sessions to look at the snapshots of, of a profile `looks`. */
+/** A supervisor with a profile whose sessions get snapshots. */
 export class SnapshotFixture {
   readonly #home: FaultHome;
   #supervisor: SupervisorProcess;
@@ -15,7 +15,7 @@ export class SnapshotFixture {
     this.#supervisor = supervisor;
   }
 
-  /** Starts a supervisor in a new home, which stays the caller's to end. */
+  /** Starts a supervisor in a new home; the caller disposes of the home. */
   static async create(home: FaultHome): Promise<SnapshotFixture> {
     const supervisor = await home.start();
     const directory = await writeProject(join(home.path, '..'), shellProject('looks'));
@@ -23,7 +23,7 @@ export class SnapshotFixture {
     return new SnapshotFixture(home, supervisor);
   }
 
-  /** Kills the supervisor and starts the next one. */
+  /** Kills the supervisor with SIGKILL and starts the next one. */
   async restartSupervisor(): Promise<void> {
     await this.#supervisor.kill();
     this.#supervisor = await this.#home.start();

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ContainerPair } from '../container-pair.ts';
 
-/** For `PairBench.pair`: what the agent's container needs for `Tree`. */
+/** The code that the agent's container needs for `Tree`, for `ContainerPairs.createPair`. */
 export const TREE_CODE = { 'tree.py': readFileSync(join(import.meta.dirname, 'tree.py'), 'utf8') };
 
 /** What one path is, in every attribute that a snapshot keeps. */

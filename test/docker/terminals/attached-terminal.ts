@@ -5,7 +5,7 @@ import { endOfMatch } from './end-of-match.ts';
 
 const OpenedSchema = z.object({ terminal: z.object({ terminalId: z.string(), sessionId: z.string() }) });
 
-/** Opens a terminal without joining it, and gives its id and its session's. */
+/** Opens a terminal without attaching to it; returns its id and the id of its session. */
 export async function openTerminal(
   home: TestHome,
   session: string,
@@ -17,11 +17,11 @@ export async function openTerminal(
   return { id: opened.terminal.terminalId, sessionId: opened.terminal.sessionId };
 }
 
-/** Somebody at `holdfast terminal attach`, with pipes for a keyboard and a screen. */
+/** A running `holdfast terminal attach` with pipes as keyboard and screen. */
 export class AttachedTerminal {
   readonly #child: ChildProcessWithoutNullStreams;
   readonly exited: Promise<number | null>;
-  /** All that was shown; what was said on standard error. */
+  /** All standard output so far, and below it all standard error. */
   output = '';
   stderr = '';
   #wake: (() => void) | undefined;
@@ -42,7 +42,7 @@ export class AttachedTerminal {
     this.#child.stdin.write(text);
   }
 
-  /** Waits until this is shown after what was waited for before, and gives what is new up to it. */
+  /** Waits for new output that matches, after what was waited for before; returns the new output up to the end of the match. */
   async waitFor(wanted: string | RegExp, withinMs = 30_000): Promise<string> {
     const deadline = performance.now() + withinMs;
     for (;;) {
@@ -67,7 +67,7 @@ export class AttachedTerminal {
     }
   }
 
-  /** kill -9 of this client. */
+  /** Kills this client with SIGKILL. */
   async kill(): Promise<void> {
     this.#child.kill('SIGKILL');
     await this.exited;

@@ -1,4 +1,4 @@
-/** Where in the text the first thing ends that was waited for; null where it is not there yet. */
+/** The end of the first match in the text; null if there is none yet. */
 export function endOfMatch(text: string, wanted: string | RegExp): number | null {
   const found = typeof wanted === 'string' ? wanted : wanted.exec(text)?.[0];
   const at = found === undefined ? -1 : text.indexOf(found);

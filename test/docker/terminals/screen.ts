@@ -15,14 +15,14 @@ export function terminalLaunch(part: Partial<TerminalLaunch> = {}): TerminalLaun
   };
 }
 
-/** A terminal as somebody sits at it: types, and reads on from where they were. */
+/** A terminal as its user sees it: types, and reads on from the last offset. */
 export class Screen {
   readonly client: () => SidecarClient;
   readonly terminalId: string;
-  /** Everything that was read. */
+  /** All output so far. */
   text = '';
   offset = 0;
-  /** Up to here in `text` it was waited for. */
+  /** The end of the last match in `text`. */
   #seen = 0;
 
   constructor(client: () => SidecarClient, terminalId: string) {
@@ -41,8 +41,8 @@ export class Screen {
   }
 
   /**
-   * Reads until this is shown after what was waited for before, and gives the text between. How much of what follows has been read
-   * then is chance: who compares two screens waits in both for what ends them.
+   * Reads until new output matches, after what was waited for before; returns the output up to the end of the match. How much output after
+   * the match has been read is chance: to compare two screens, wait in both for what ends them.
    */
   async waitFor(wanted: string | RegExp, withinMs = 30_000): Promise<string> {
     const deadline = performance.now() + withinMs;
@@ -60,12 +60,12 @@ export class Screen {
     }
   }
 
-  /** Reads until it shows nothing after the prompt of a shell that waits. */
+  /** Reads until the output ends with the prompt of a waiting shell. */
   async waitForPrompt(): Promise<string> {
     return await this.waitFor(/\$ $/);
   }
 
-  /** Reads to the end: its exit code. */
+  /** Reads to the end of the terminal; returns its exit code. */
   async waitForEnd(withinMs = 30_000): Promise<number | null> {
     const deadline = performance.now() + withinMs;
     for (;;) {

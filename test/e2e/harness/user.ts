@@ -15,7 +15,7 @@ const COMMAND_TRIES = 6;
 const CLICK_MS = 3_000;
 const CLICKS = 10;
 
-/** Somebody in front of VS Code with the packaged extension installed: keyboard, mouse, and what is on the screen. */
+/** The user of a VS Code with the packaged extension installed: keyboard, mouse, and what is on the screen. */
 export class User {
   readonly server: CodeServer;
   readonly page: Page;
@@ -83,7 +83,7 @@ export class User {
     await this.page.locator('.activitybar [aria-label="Holdfast"]').first().waitFor({ timeout: 60_000 });
   }
 
-  /** F1, the command's title, Enter; again where the extension was not there yet, as the list does not grow while it is open. */
+  /** Runs a command from the Command Palette. Retries while the extension is starting: an open list does not grow. */
   async runCommand(title: string): Promise<void> {
     for (let tries = 1; !(await this.#finds(title)); tries += 1) {
       if (tries === COMMAND_TRIES) throw new Error(`there is no command ${title}`);
@@ -114,12 +114,12 @@ export class User {
     }
   }
 
-  /** Chooses an entry of the list that is open. */
+  /** Picks an entry of the open quick pick. */
   async pickItem(text: string | RegExp): Promise<void> {
     await this.#row(text).first().click();
   }
 
-  /** Types into the box that is open, once the list before it has gone. */
+  /** Enters text into the open input box, once the list before it has closed. */
   async enterText(text: string): Promise<void> {
     await this.page.locator('.quick-input-widget .quick-input-list').waitFor({ state: 'hidden' });
     await this.#input.waitFor();
@@ -127,7 +127,7 @@ export class User {
     await this.page.keyboard.press('Enter');
   }
 
-  /** The box or list that is open, with this title. */
+  /** The open input box or quick pick with this title. */
   quickInput(title: string): Locator {
     return this.page.locator('.quick-input-widget', { hasText: title });
   }
@@ -150,7 +150,7 @@ export class User {
     return this.page.locator('.sidebar .monaco-list-row', { hasText: text });
   }
 
-  /** Presses a key on an entry of a list: clicks it until it is the one that keys are for. It may move under the pointer. */
+  /** Presses a key on an entry of a list: clicks the entry until it has the focus, because it may move under the pointer. */
   async pressKeyOn(entry: Locator, key: string): Promise<void> {
     const meant = entry.and(this.page.locator('.monaco-list:focus .monaco-list-row.focused.selected'));
     for (let tries = 1; ; tries += 1) {
@@ -165,7 +165,7 @@ export class User {
     await this.page.keyboard.press(key);
   }
 
-  /** What the menu of an entry offers, from top to bottom; it is closed again. */
+  /** Lists the context menu of an entry from top to bottom, and closes it. */
   async listMenu(entry: Locator): Promise<string[]> {
     await entry.click({ button: 'right' });
     const items = this.page.locator('.monaco-menu .action-item:not(.disabled) .action-label:not(.separator)');
@@ -176,13 +176,13 @@ export class User {
     return texts;
   }
 
-  /** Takes something from the menu of an entry. */
+  /** Chooses an item of the context menu of an entry. */
   async chooseFromMenu(entry: Locator, item: string): Promise<void> {
     await entry.click({ button: 'right' });
     const label = this.page.locator('.monaco-menu .action-label').getByText(item, { exact: true });
     await label.hover();
     for (let tries = 1; ; tries += 1) {
-      // A click at once would be that of the hand that opened the menu.
+      // The workbench ignores a click right after the one that opened the menu.
       await this.page.waitForTimeout(MENU_MS);
       await label.click();
       try {
@@ -194,7 +194,7 @@ export class User {
     }
   }
 
-  /** What an entry offers while the pointer is on it. */
+  /** Lists the inline actions that an entry shows while the pointer is on it. */
   async listInlineActions(entry: Locator): Promise<string[]> {
     await entry.hover();
     const actions = entry.locator('.actions .action-label');
@@ -207,7 +207,7 @@ export class User {
     return this.page.locator('.monaco-dialog-box', { hasText: text });
   }
 
-  /** A button of a dialog. */
+  /** Presses a button of a dialog and waits until the dialog has closed. */
   async pressDialogButton(dialog: string | RegExp, button: string): Promise<void> {
     await this.dialog(dialog).waitFor();
     await this.dialog(dialog).locator('.monaco-button', { hasText: button }).click();
@@ -218,7 +218,7 @@ export class User {
     return this.page.locator('.notification-toast', { hasText: text });
   }
 
-  /** A button of a notification. */
+  /** Presses a button of a notification. */
   async pressToastButton(toast: string | RegExp, button: string): Promise<void> {
     await this.toast(toast).first().waitFor();
     await this.toast(toast).first().locator('.monaco-button', { hasText: button }).first().click();
@@ -229,7 +229,7 @@ export class User {
     return this.page.locator('.explorer-folders-view .monaco-list-row', { hasText: name });
   }
 
-  /** Unfolds a folder of the Explorer where it is folded. */
+  /** Expands a folder of the Explorer if it is collapsed. */
   async expandFolder(name: string): Promise<void> {
     const folder = this.explorerRow(name).first();
     await folder.waitFor();
@@ -240,7 +240,7 @@ export class User {
     return this.page.locator('.editor-instance .view-line', { hasText: text });
   }
 
-  /** Begins to type in the first line of the text that is open. */
+  /** Types at the start of the first line of the open text. */
   async typeAtTop(line: string | RegExp, text: string): Promise<void> {
     await this.editorLine(line).first().click();
     await this.page.locator('.editor-instance .monaco-editor.focused').first().waitFor();
@@ -248,7 +248,7 @@ export class User {
     await this.page.keyboard.type(text);
   }
 
-  /** Types nothing more, saves, and waits until that is done. */
+  /** Saves and waits until the tab is clean. */
   async save(name: string): Promise<void> {
     await this.tab(name, 'dirty').first().waitFor();
     await this.page.keyboard.press('Control+S');
@@ -259,7 +259,7 @@ export class User {
     return this.page.locator(state === 'dirty' ? '.tab.dirty' : '.tab:not(.dirty)', { hasText: name });
   }
 
-  /** A line of the terminal that is on show. */
+  /** A row of the visible terminal. */
   terminalRow(text: string | RegExp): Locator {
     return this.page.locator('.terminal.xterm .xterm-rows > div', { hasText: text });
   }
@@ -282,7 +282,7 @@ export class User {
     await this.#workbench.screenshot(name);
   }
 
-  /** A part of a journey: where something does not come about, there is a picture of the screen, and the error says what VS Code had said. */
+  /** Runs a step. If it fails, takes a screenshot and adds the notifications of VS Code to the error. */
   async screenshotOnFailure(name: string, story: () => Promise<void>): Promise<void> {
     try {
       await story();
@@ -294,7 +294,7 @@ export class User {
     }
   }
 
-  /** Also those that have gone from the screen. */
+  /** All notifications, also those that are no longer on the screen. */
   async #notifications(): Promise<string[]> {
     await this.runCommand('Notifications: Show Notifications');
     const all = this.page.locator('.notifications-center .notification-list-item-message');
@@ -319,7 +319,7 @@ export class User {
   }
 }
 
-/** What a person did, with a picture of the screen where something did not come about, and what VS Code had said until then. */
+/** Runs a story of a user in a new VS Code. A failure leaves a screenshot, and its error has the notifications. */
 export async function journey(
   name: string,
   options: Parameters<typeof User.launch>[0],
