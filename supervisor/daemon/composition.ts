@@ -70,10 +70,10 @@ import { SessionRuntime } from './session-runtime.ts';
 /** How long turns may take to end when their session is stopped or deleted. */
 const DRAIN_TURNS_MS = 30_000;
 
-/** Everything that works on the database. */
+/** Every object that needs the database. */
 export type Services = ReturnType<typeof openServices>;
 
-/** The engine connects in the background from here on. */
+/** The returned engine connects in the background. */
 export function openEngine(home: Home, program: Program, log: Log): Engine {
   return new DockerEngine({
     home: home.root,
@@ -86,8 +86,9 @@ export function openEngine(home: Home, program: Program, log: Log): Engine {
 }
 
 /**
- * The composition root. Each layer is made from the layers before it, in the order of the modules; what a lower module reports to a
- * higher one is an event of the lower module, subscribed to where the higher one is made. Errors: those of `openDatabase`.
+ * The composition root. It creates one layer after another, in the order of the modules, and each layer uses only the layers before
+ * it. A lower module reports to a higher one by an event or a hook; the subscription is where the higher object is created.
+ * Errors: those of `openDatabase`.
  */
 export function openServices(home: Home, engine: Engine, program: Program, log: Log) {
   const storage = { ...openStorage(home, log), engine };
@@ -107,10 +108,10 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
     sessionRuntime: new SessionRuntime({ ...storage, ...sandboxes, ...snapshots, ...work, ...sessions }),
     profileService: createProfiles({ ...storage, ...network, ...sessions }, program, log),
     deletedSessions: new DeletedSessionContents({ ...storage, log: log.child('history') }),
-    /** Memory of what passes through, between clients and sidecars. */
+    /** Buffers of bytes that pass between clients and sidecars. */
     payloads,
     filesConnections: new FilesConnections(sandboxes.access, payloads),
-    /** The same for watches and searches, which take long. */
+    /** Separate connections for watches and searches, whose calls are long. */
     watchConnections: new FilesConnections(sandboxes.access, payloads),
   };
 }
@@ -122,7 +123,7 @@ type SnapshotLayer = ReturnType<typeof createSnapshots>;
 type Work = ReturnType<typeof createWork>;
 type SessionLayer = ReturnType<typeof createSessions>;
 
-/** Rows, history, the stores of snapshots. */
+/** Rows, history and the object stores of snapshots. */
 function openStorage(home: Home, log: Log) {
   const now = (): number => Date.now();
   const database = openDatabase(home);
@@ -162,11 +163,11 @@ function createNetwork(storage: Storage, log: Log) {
   return { policies, egress };
 }
 
-/** Containers of sessions, and their workspaces as far as they need a sidecar. */
+/** Containers of sessions, and what needs their sidecars: seeding, storage limits, scan caches. */
 function createSandboxes(below: Storage & Network, log: Log) {
   const { database, engine, profiles, records, stores, egress, now } = below;
   const sessionMutex = new KeyedMutex();
-  /** Held back are changes that clients make to files, while a workspace is restored. */
+  /** Each change that a client makes to a file shares this lock; a restore holds it exclusively. */
   const writeLock = new KeyedReadWriteLock();
   const activeWork = new ActiveWork();
   const observations = new ObservationCache(engine);
@@ -192,7 +193,8 @@ function createSandboxes(below: Storage & Network, log: Log) {
   });
   lifecycle.beforeUse.add((sessionId) => freezing.thawIfLeftFrozen(sessionId));
   const access: SidecarAccess = {
-    ensureRunning: (sessionId, doubts) => lifecycle.withSidecar(sessionId, () => Promise.resolve(), doubts),
+    ensureRunning: (sessionId, isSuspect) =>
+      lifecycle.withSidecar(sessionId, () => Promise.resolve(), isSuspect),
     acquireLease: (sessionId) => sidecars.acquireLease(sessionId),
     dial,
   };
@@ -237,7 +239,7 @@ function createSandboxes(below: Storage & Network, log: Log) {
   };
 }
 
-/** Snapshots, except for restores: those end turns, which are made later. */
+/** Snapshots without restores, because a restore ends turns, which are created later. */
 function createSnapshots(below: Storage & Sandboxes, program: Program, log: Log) {
   const { database, operations, profiles, stores, access, scanCaches, seeding, now } = below;
   const own = { ...below, log: log.child('snapshots'), changes: new ChangeNotifier() };
@@ -285,7 +287,7 @@ function createSnapshots(below: Storage & Sandboxes, program: Program, log: Log)
   };
 }
 
-/** What runs in sandboxes for somebody: turns, execs and terminals. */
+/** What clients run in sandboxes: turns, execs and terminals. */
 function createWork(below: Storage & Sandboxes & SnapshotLayer, log: Log) {
   const { database, records, profiles, freezing, turnSnapshots } = below;
   const queue = new TurnQueue({
@@ -319,7 +321,7 @@ function createWork(below: Storage & Sandboxes & SnapshotLayer, log: Log) {
   return { queue, execs, terminals, drain };
 }
 
-/** What changes sessions as a whole, and the service that clients ask. */
+/** What creates, restores and removes sessions, and the service that clients call. */
 function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & Work, log: Log) {
   const { profiles, engine, background, policies } = below;
   const { lifecycle, activeWork, limits, seeding, scanCaches, snapshotService, restoreIntents, hydration } =
@@ -353,7 +355,7 @@ function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & W
       limits.measureSoon(sessionId, true);
     },
   });
-  // In this order: a restore is of a workspace that is cleaned already.
+  // In this order: an interrupted clean ends before an interrupted restore continues.
   lifecycle.beforeUse.add((sessionId) => removal.finishPendingCleanLocked(sessionId));
   lifecycle.beforeUse.add((sessionId) => restores.finishPendingLocked(sessionId));
 
@@ -382,7 +384,7 @@ function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & W
       ...own,
       creation,
       removal,
-      // Also where its paused turn must end before the new one can run.
+      // A paused turn has to end before the new one can run.
       beginThaw: (sessionId) => background.add(lifecycle.thaw(sessionId)),
     }),
     views: new SessionViews({
