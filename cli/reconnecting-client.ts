@@ -8,37 +8,6 @@ export type StartMode = 'auto' | 'never';
 
 export type Dial = (start: StartMode) => Promise<SupervisorPeer>;
 
-/** Idempotent methods, which are retried after a lost connection. All others are retried only with an opId. */
-const REPEATABLE: ReadonlySet<MethodName> = new Set<MethodName>([
-  'ping',
-  'supervisor/status',
-  'supervisor/doctor',
-  'profile/list',
-  'session/list',
-  'session/show',
-  'session/pause',
-  'session/stop',
-  'session/resume',
-  'session/update',
-  'session/events',
-  'session/verify',
-  'turn/show',
-  'turn/list',
-  'turn/wait',
-  'turn/cancel',
-  'turn/output',
-  'terminal/list',
-  'terminal/attach',
-  'terminal/read',
-  'terminal/resize',
-  'workspace/info',
-  'workspace/wait',
-  'files/stat',
-  'files/list',
-  'files/read',
-  'files/find',
-  'files/usage',
-]);
 const ATTEMPTS = 4;
 /** How long to wait for another supervisor after one was stopped deliberately. */
 const REPLACEMENT_TIMEOUT_MS = 30_000;
@@ -54,7 +23,7 @@ export interface ClientCallOptions extends CallOptions {
 
 /**
  * A client of the supervisor that connects at the first call. When the connection breaks during a call that is safe
- * to retry (it is idempotent, or carries an opId), it reconnects and retries.
+ * to repeat (METHODS says which), it reconnects and sends the request again.
  */
 export class ReconnectingClient {
   readonly #dial: Dial;
@@ -107,8 +76,10 @@ export class ReconnectingClient {
       try {
         return await peer.callWithBytes(method, params, callOptions);
       } catch (error) {
-        if (!isBroken(error) || this.#closed || !mayRepeat(method, params) || attempt === ATTEMPTS)
-          throw error;
+        if (!isBroken(error) || this.#closed || attempt === ATTEMPTS) throw error;
+        // Loaded already: the connection needed it.
+        const { mayRepeat } = await import('../protocol/client/repeat.ts');
+        if (!mayRepeat(method, params)) throw error;
         if (error.code === 'shutting_down') this.#wasStopped = true;
         peer.close();
         // Wait until this connection has ended, so that the next attempt gets a new one.
@@ -161,10 +132,6 @@ export class ReconnectingClient {
       }
     }
   }
-}
-
-function mayRepeat(method: MethodName, params: object): boolean {
-  return REPEATABLE.has(method) || ('opId' in params && params.opId !== undefined);
 }
 
 function isBroken(error: unknown): error is HoldfastError {

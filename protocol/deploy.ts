@@ -88,6 +88,8 @@ export const DEPLOY_METHODS = {
       history: z.boolean(),
       result: DeployResultSchema.nullable(),
     }),
+    repeat: 'opId',
+    whenDamaged: 'refused',
   },
   /** The bytes behind the message are the contents of the files in order; the last file may continue in the next message. */
   'profile/deploy/append': {
@@ -98,6 +100,8 @@ export const DEPLOY_METHODS = {
     }),
     result: z.object({}),
     bytes: 'params',
+    repeat: 'never',
+    whenDamaged: 'refused',
   },
   'profile/deploy/commit': {
     params: z.object({
@@ -107,8 +111,15 @@ export const DEPLOY_METHODS = {
       opId,
     }),
     result: DeployResultSchema,
+    repeat: 'opId',
+    whenDamaged: 'refused',
   },
-  'profile/deploy/abort': { params: z.object({ upload }), result: z.object({}) },
+  'profile/deploy/abort': {
+    params: z.object({ upload }),
+    result: z.object({}),
+    repeat: 'never',
+    whenDamaged: 'refused',
+  },
 } as const;
 
 /** Names of a relative path. Errors: `invalid_params`. */

@@ -177,9 +177,21 @@ export const POLICY_METHODS = {
   'policy/show': {
     params: z.object({ session: SessionRefSchema }),
     result: z.object({ policy: PolicySchema }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
   /** Also removes a denial of the same host in that scope. */
-  'policy/allow': { params: change, result: z.object({ policy: PolicySchema }) },
+  'policy/allow': {
+    params: change,
+    result: z.object({ policy: PolicySchema }),
+    repeat: 'never',
+    whenDamaged: 'refused',
+  },
   /** Also removes an allowance in that scope, and closes connections that are no longer allowed. Not for `once`. */
-  'policy/deny': { params: change, result: z.object({ policy: PolicySchema }) },
+  'policy/deny': {
+    params: change,
+    result: z.object({ policy: PolicySchema }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
 } as const;

@@ -41,6 +41,21 @@ export interface MethodShape {
   readonly bytes?: 'params' | 'result' | 'both';
 }
 
+/**
+ * Whether a client may send a request again when the connection broke before the response.
+ * - `safe`: always. It changes nothing, or the same parameters leave the same state however often they are sent.
+ * - `opId`: if it carries one. The supervisor answers the second request with the first result.
+ * - `never`: a repeated request could do something twice, or its effect belongs to the connection that was lost.
+ */
+export type Repeat = 'safe' | 'opId' | 'never';
+
+/** A method that clients call. A method without these facts does not compile. */
+export interface ClientMethodShape extends MethodShape {
+  readonly repeat: Repeat;
+  /** What a supervisor does whose database is damaged: it `answers`, or the request is `refused` with `home_damaged`. */
+  readonly whenDamaged: 'answers' | 'refused';
+}
+
 const nothing = z.object({});
 const session = z.object({ session: SessionRefSchema });
 const opId = OpIdSchema.optional();
@@ -74,8 +89,10 @@ export const METHODS = {
       /** Capabilities of this supervisor beyond version 1. */
       capabilities: z.record(z.string(), z.boolean()),
     }),
+    repeat: 'never',
+    whenDamaged: 'answers',
   },
-  ping: { params: nothing, result: nothing },
+  ping: { params: nothing, result: nothing, repeat: 'safe', whenDamaged: 'answers' },
 
   'supervisor/status': {
     params: nothing,
@@ -95,18 +112,29 @@ export const METHODS = {
       turns: z.object({ running: z.number().int(), queued: z.number().int() }),
       logFile: z.string(),
     }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
   /** Stops the supervisor. Sandboxes and turns keep running, and the next supervisor adopts them. `sandboxes: true` stops them too. */
   'supervisor/stop': {
     params: z.object({ sandboxes: z.boolean().optional() }),
     result: z.object({ stopped: z.number().int() }),
+    repeat: 'never',
+    whenDamaged: 'answers',
   },
   /** A newer program asks this supervisor to hand over: it finishes its current step, releases the home and exits. */
   'supervisor/handover': {
     params: z.object({ to: ClientInfoSchema }),
     result: z.object({ leaving: z.boolean() }),
+    repeat: 'never',
+    whenDamaged: 'answers',
   },
-  'supervisor/doctor': { params: nothing, result: z.object({ checks: z.array(CheckSchema) }) },
+  'supervisor/doctor': {
+    params: nothing,
+    result: z.object({ checks: z.array(CheckSchema) }),
+    repeat: 'safe',
+    whenDamaged: 'answers',
+  },
   gc: {
     params: z.object({ dryRun: z.boolean().optional() }),
     /** `retained`: unused objects that may be somebody's work and are never removed automatically. */
@@ -115,16 +143,30 @@ export const METHODS = {
       retained: z.array(GarbageSchema),
       dryRun: z.boolean(),
     }),
+    repeat: 'never',
+    whenDamaged: 'refused',
   },
   /** Removes every container, volume, network and file of this home, then stops the supervisor. */
-  purge: { params: z.object({ force: z.boolean() }), result: z.object({ removed: z.array(GarbageSchema) }) },
+  purge: {
+    params: z.object({ force: z.boolean() }),
+    result: z.object({ removed: z.array(GarbageSchema) }),
+    repeat: 'never',
+    whenDamaged: 'answers',
+  },
 
   ...DEPLOY_METHODS,
   'profile/undeploy': {
     params: z.object({ profile: ProfileNameSchema, force: z.boolean(), opId }),
     result: z.object({ sessionsDeleted: z.number().int() }),
+    repeat: 'opId',
+    whenDamaged: 'refused',
   },
-  'profile/list': { params: nothing, result: z.object({ profiles: z.array(ProfileSummarySchema) }) },
+  'profile/list': {
+    params: nothing,
+    result: z.object({ profiles: z.array(ProfileSummarySchema) }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
 
   'session/create': {
     params: z.object({
@@ -135,6 +177,8 @@ export const METHODS = {
       opId,
     }),
     result: z.object({ session: SessionSchema }),
+    repeat: 'opId',
+    whenDamaged: 'refused',
   },
   'session/list': {
     params: z.object({
@@ -148,13 +192,27 @@ export const METHODS = {
       cursor: z.string().max(400).optional(),
     }),
     result: z.object({ sessions: z.array(SessionSchema), nextCursor: z.string().nullable() }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
-  'session/show': { params: session, result: z.object({ session: SessionSchema }) },
-  'session/pause': { params: session, result: z.object({ session: SessionSchema }) },
+  'session/show': {
+    params: session,
+    result: z.object({ session: SessionSchema }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
+  'session/pause': {
+    params: session,
+    result: z.object({ session: SessionSchema }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
   /** Stops the containers and keeps the workspace. Fails with `conflict` while a turn, exec or terminal runs, unless `force`. */
   'session/stop': {
     params: session.extend({ force: z.boolean().optional() }),
     result: z.object({ session: SessionSchema }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
   /**
    * Starts the sandbox. From `clean` or from a snapshot it first creates a snapshot of the current files (`undo`), and
@@ -174,6 +232,8 @@ export const METHODS = {
       sandbox: DispatchResultSchema,
       timings: z.object({ dispatchMs: z.number() }),
     }),
+    repeat: 'opId',
+    whenDamaged: 'refused',
   },
   'session/update': {
     params: session.extend({
@@ -185,8 +245,15 @@ export const METHODS = {
       model: z.string().max(100).nullable().optional(),
     }),
     result: z.object({ session: SessionSchema }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
-  'session/delete': { params: session.extend({ force: z.boolean(), opId }), result: nothing },
+  'session/delete': {
+    params: session.extend({ force: z.boolean(), opId }),
+    result: nothing,
+    repeat: 'opId',
+    whenDamaged: 'refused',
+  },
 
   'session/events': {
     params: session.extend({
@@ -195,13 +262,22 @@ export const METHODS = {
       type: z.string().max(64).optional(),
     }),
     result: z.object({ events: z.array(EventSchema), lastSeq: z.number().int() }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
   /** Starts `session/event` notifications for all events after `after`, without gaps. `session/unsubscribe` ends them. */
   'session/subscribe': {
     params: session.extend({ after: z.number().int().nonnegative().optional() }),
     result: z.object({ subscription: z.string(), lastSeq: z.number().int() }),
+    repeat: 'never',
+    whenDamaged: 'refused',
   },
-  'session/unsubscribe': { params: z.object({ subscription: z.string() }), result: nothing },
+  'session/unsubscribe': {
+    params: z.object({ subscription: z.string() }),
+    result: nothing,
+    repeat: 'never',
+    whenDamaged: 'refused',
+  },
   'session/verify': {
     params: session,
     result: z.object({
@@ -210,6 +286,8 @@ export const METHODS = {
       head: z.string(),
       firstInvalid: z.number().int().nullable(),
     }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
 
   /**
@@ -234,18 +312,34 @@ export const METHODS = {
     }),
     result: z.object({ turn: TurnSchema, session: SessionSchema }),
     bytes: 'params',
+    repeat: 'opId',
+    whenDamaged: 'refused',
   },
-  'turn/show': { params: z.object({ turn: TurnIdSchema }), result: z.object({ turn: TurnSchema }) },
+  'turn/show': {
+    params: z.object({ turn: TurnIdSchema }),
+    result: z.object({ turn: TurnSchema }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
   'turn/list': {
     params: session.extend({ limit: z.number().int().min(1).max(1000).optional() }),
     result: z.object({ turns: z.array(TurnSchema) }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
   /** Responds when the turn has ended, or with its current state after `timeoutMs`. */
   'turn/wait': {
     params: z.object({ turn: TurnIdSchema, timeoutMs: z.number().int().min(0).max(86_400_000).optional() }),
     result: z.object({ turn: TurnSchema }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
-  'turn/cancel': { params: z.object({ turn: TurnIdSchema }), result: z.object({ turn: TurnSchema }) },
+  'turn/cancel': {
+    params: z.object({ turn: TurnIdSchema }),
+    result: z.object({ turn: TurnSchema }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
   /**
    * Returns up to `limit` bytes of a turn's output from `offset` on as the payload. With `waitMs` it waits for at least
    * one byte or the end. `ended` without bytes means the end of the output.
@@ -265,6 +359,8 @@ export const METHODS = {
     }),
     result: z.object({ offset: z.number().int(), total: z.number().int(), ended: z.boolean() }),
     bytes: 'result',
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
 
   /** Starts a process in the agent container. Its output arrives as `exec/output`, its exit as `exec/exited`. */
@@ -279,12 +375,16 @@ export const METHODS = {
       cwd: z.string().optional(),
     }),
     result: z.object({ exec: ExecIdSchema, sessionId: SessionIdSchema, sandbox: DispatchResultSchema }),
+    repeat: 'never',
+    whenDamaged: 'refused',
   },
   /** The payload is input. Responds when the process has accepted it (flow control). `end` closes stdin. */
   'exec/input': {
     params: z.object({ exec: ExecIdSchema, end: z.boolean().optional() }),
     result: nothing,
     bytes: 'params',
+    repeat: 'never',
+    whenDamaged: 'refused',
   },
   'exec/resize': {
     params: z.object({
@@ -293,10 +393,14 @@ export const METHODS = {
       rows: z.number().int().min(1).max(10_000),
     }),
     result: nothing,
+    repeat: 'never',
+    whenDamaged: 'refused',
   },
   'exec/kill': {
     params: z.object({ exec: ExecIdSchema, signal: z.enum(['TERM', 'KILL', 'INT', 'HUP']).optional() }),
     result: nothing,
+    repeat: 'never',
+    whenDamaged: 'refused',
   },
 
   ...TERMINAL_METHODS,
@@ -305,16 +409,25 @@ export const METHODS = {
   'workspace/info': {
     params: session,
     result: WorkspaceInfoSchema.extend({ snapshots: SnapshotUsageSchema }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
   /**
    * Responds when the workspace has been hydrated: at once if nothing is being copied. Fails as a use of the workspace
    * would. Cancelling the request does not stop the hydration.
    */
-  'workspace/wait': { params: session, result: z.object({ session: SessionSchema }) },
+  'workspace/wait': {
+    params: session,
+    result: z.object({ session: SessionSchema }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
   /** Deletes all files of the workspace. Fails with `confirmation_required` unless `force`, and with `conflict` while a turn runs. */
   'workspace/clean': {
     params: session.extend({ force: z.boolean(), opId }),
     result: z.object({ removedFiles: z.number().int(), removedBytes: z.number().int() }),
+    repeat: 'opId',
+    whenDamaged: 'refused',
   },
 
   ...POLICY_METHODS,
@@ -322,7 +435,7 @@ export const METHODS = {
   ...WATCH_METHODS,
   ...SEARCH_METHODS,
   ...SNAPSHOT_METHODS,
-} as const satisfies Record<string, MethodShape>;
+} as const satisfies Record<string, ClientMethodShape>;
 
 /** supervisor → client. */
 export const NOTIFICATIONS = {

@@ -118,10 +118,22 @@ export const SEARCH_METHODS = {
   'files/search': {
     params: SearchParamsSchema.extend({ session: SessionRefSchema, token }),
     result: SearchSummarySchema,
+    repeat: 'never',
+    whenDamaged: 'refused',
   },
   /** Files by name, the best match first. */
-  'files/find': { params: FindParamsSchema.extend({ session: SessionRefSchema }), result: FoundNamesSchema },
-  'files/usage': { params: UsageParamsSchema.extend({ session: SessionRefSchema }), result: UsageSchema },
+  'files/find': {
+    params: FindParamsSchema.extend({ session: SessionRefSchema }),
+    result: FoundNamesSchema,
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
+  'files/usage': {
+    params: UsageParamsSchema.extend({ session: SessionRefSchema }),
+    result: UsageSchema,
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
 } as const;
 
 /** supervisor → client. */

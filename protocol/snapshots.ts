@@ -191,6 +191,8 @@ export const SNAPSHOT_METHODS = {
   'snapshot/create': {
     params: session.extend({ label: label.optional(), pinned: z.boolean().optional(), opId }),
     result: SnapshotSchema.extend({ created: z.boolean() }),
+    repeat: 'opId',
+    whenDamaged: 'refused',
   },
   /** Newest first. A deleted session must be given by its id. */
   'snapshot/list': {
@@ -204,8 +206,15 @@ export const SNAPSHOT_METHODS = {
       nextCursor: z.string().nullable(),
       usage: SnapshotUsageSchema,
     }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
-  'snapshot/show': { params: snapshot, result: z.object({ snapshot: SnapshotSchema }) },
+  'snapshot/show': {
+    params: snapshot,
+    result: z.object({ snapshot: SnapshotSchema }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
   /** Reads and checks every object of the snapshot. Lists at most 1,000 damages. */
   'snapshot/verify': {
     params: snapshot,
@@ -216,15 +225,24 @@ export const SNAPSHOT_METHODS = {
       damaged: count,
       damages: z.array(DamageSchema),
     }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
   /** Fails with `confirmation_required` unless `force`, and with `conflict` while it is the base of a fork. */
-  'snapshot/delete': { params: snapshot.extend({ force: z.boolean(), opId }), result: z.object({}) },
+  'snapshot/delete': {
+    params: snapshot.extend({ force: z.boolean(), opId }),
+    result: z.object({}),
+    repeat: 'opId',
+    whenDamaged: 'refused',
+  },
   'snapshot/update': {
     params: snapshot.extend({ pinned: z.boolean().optional(), label: label.nullable().optional() }),
     result: z.object({ snapshot: SnapshotSchema }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
   /** The changes from `a` to `b`, sorted by path. */
-  'snapshot/diff': { params: compared.extend(page), result: changes },
+  'snapshot/diff': { params: compared.extend(page), result: changes, repeat: 'safe', whenDamaged: 'refused' },
   /**
    * The same as a unified diff for `git apply`, as the payload. Long patches come in chunks: continue with `nextCursor`,
    * which refers to the two trees of the first chunk. `omitted`: how many changes of this chunk are not in the patch,
@@ -240,6 +258,8 @@ export const SNAPSHOT_METHODS = {
       caveats: z.array(CaveatSchema),
     }),
     bytes: 'result',
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
   /**
    * What `session/resume` from `from`, or a restore of `path`, would change. Changes nothing itself. From `clean` it
@@ -248,6 +268,8 @@ export const SNAPSHOT_METHODS = {
   'snapshot/preview': {
     params: session.extend({ from: ResumeSourceSchema, path: WorkspacePathSchema.optional(), ...page }),
     result: changes,
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
   /**
    * Restores the workspace, or `path`, from the snapshot. First creates a snapshot of the current files (`undo`). Fails
@@ -267,6 +289,8 @@ export const SNAPSHOT_METHODS = {
       undo: SnapshotIdSchema.nullable(),
       ...incompleteness,
     }),
+    repeat: 'opId',
+    whenDamaged: 'refused',
   },
   /**
    * Creates a session with the files of the snapshot and the history of its session up to that point. Responds when the
@@ -275,5 +299,7 @@ export const SNAPSHOT_METHODS = {
   'snapshot/fork': {
     params: snapshot.extend({ name: SessionNameSchema.optional(), opId }),
     result: z.object({ session: SessionSchema, ...incompleteness }),
+    repeat: 'opId',
+    whenDamaged: 'refused',
   },
 } as const;

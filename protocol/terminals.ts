@@ -58,16 +58,22 @@ export const TERMINAL_METHODS = {
       opId: OpIdSchema.optional(),
     }),
     result: z.object({ terminal: TerminalSchema, sandbox: DispatchResultSchema }),
+    repeat: 'opId',
+    whenDamaged: 'refused',
   },
   /** Lists the terminals of one session or of all, newest first. Includes ended ones while their output is stored. */
   'terminal/list': {
     params: z.object({ session: SessionRefSchema.optional() }),
     result: z.object({ terminals: z.array(TerminalSchema) }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
   /** Resumes a paused session. `start` and `total`: the range of stored output. */
   'terminal/attach': {
     params: terminal,
     result: z.object({ terminal: TerminalSchema, start: offset, total: offset }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
   /**
    * Output from `offset` on; waits up to `waitMs` for some. Output older than the scrollback is skipped: `offset` of the
@@ -88,14 +94,29 @@ export const TERMINAL_METHODS = {
       why: z.string().nullable(),
     }),
     bytes: 'result',
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
   /** Input. Responds when the terminal has accepted it, which may wait while the session is paused. */
-  'terminal/write': { params: terminal, result: z.object({}), bytes: 'params' },
+  'terminal/write': {
+    params: terminal,
+    result: z.object({}),
+    bytes: 'params',
+    repeat: 'never',
+    whenDamaged: 'refused',
+  },
   /** Takes effect when the session runs. */
   'terminal/resize': {
     params: WindowSizeSchema.extend({ terminal: TerminalIdSchema }),
     result: z.object({}),
+    repeat: 'safe',
+    whenDamaged: 'refused',
   },
   /** Sends SIGHUP and then SIGKILL to all its processes. Discards the output of a terminal that has already ended. */
-  'terminal/close': { params: terminal, result: z.object({ terminal: TerminalSchema }) },
+  'terminal/close': {
+    params: terminal,
+    result: z.object({ terminal: TerminalSchema }),
+    repeat: 'never',
+    whenDamaged: 'refused',
+  },
 } as const;

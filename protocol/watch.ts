@@ -56,8 +56,15 @@ export const WATCH_METHODS = {
   'files/watch': {
     params: WatchParamsSchema.extend({ session: SessionRefSchema }),
     result: z.object({ subscription: z.string(), mode: WatchModeSchema }),
+    repeat: 'never',
+    whenDamaged: 'refused',
   },
-  'files/unwatch': { params: z.object({ subscription: z.string() }), result: z.object({}) },
+  'files/unwatch': {
+    params: z.object({ subscription: z.string() }),
+    result: z.object({}),
+    repeat: 'never',
+    whenDamaged: 'refused',
+  },
 } as const;
 
 /** supervisor → client. */

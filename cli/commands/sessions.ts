@@ -246,7 +246,8 @@ async function resume(
 ): Promise<void> {
   const params: Params<'session/resume'> = {
     session: reference,
-    ...(from === 'files' ? {} : { from, opId: newOpId() }),
+    opId: newOpId(),
+    ...(from === 'files' ? {} : { from }),
     ...(cancel === true ? { cancel } : {}),
     ...(force === true ? { force } : {}),
   };

@@ -79,7 +79,7 @@ export class CheckCommands implements Disposable {
       title: 'Run Checks',
     });
     if (session === undefined) return undefined;
-    const { profiles } = await this.#connection.call('profile/list', {}, { repeatable: true });
+    const { profiles } = await this.#connection.call('profile/list', {});
     const all = Object.entries(profiles.find((profile) => profile.name === session.profile)?.checks ?? {});
     const checks = typeof name === 'string' ? all.filter(([one]) => one === name) : all;
     if (checks.length === 0) {

@@ -6,6 +6,7 @@ import type { ClientInfo, MethodName, Params, Result } from '../../protocol/meth
 import { compareBuilds } from '../../protocol/client/builds.ts';
 import { connectSupervisor } from '../../protocol/client/connect.ts';
 import type { SupervisorPeer } from '../../protocol/client/connect.ts';
+import { mayRepeat } from '../../protocol/client/repeat.ts';
 import type { CallResult, CallOptions } from '../../protocol/wire/shapes.ts';
 import type { SupervisorProgram } from './supervisor-program.ts';
 import { backoffMs, mayStartSupervisor, connectedState } from './state.ts';
@@ -24,11 +25,6 @@ export interface ConnectionOptions {
   readonly client: ClientInfo;
   readonly program: () => Promise<SupervisorProgram>;
   readonly log: LogOutputChannel;
-}
-
-export interface ConnectionCallOptions extends CallOptions {
-  /** The call is idempotent: it is repeated where the connection broke. Default: whether it has an `opId`. */
-  readonly repeatable?: boolean;
 }
 
 /**
@@ -121,7 +117,7 @@ export class Connection implements Disposable {
   async call<M extends MethodName>(
     method: M,
     params: Params<M>,
-    options: ConnectionCallOptions = {},
+    options: CallOptions = {},
   ): Promise<Result<M>> {
     return (await this.callWithBytes(method, params, options)).result;
   }
@@ -129,18 +125,17 @@ export class Connection implements Disposable {
   async callWithBytes<M extends MethodName>(
     method: M,
     params: Params<M>,
-    options: ConnectionCallOptions = {},
+    options: CallOptions = {},
   ): Promise<CallResult<Result<M>>> {
-    const { repeatable = 'opId' in params && params.opId !== undefined, ...callOptions } = options;
     const peer = await this.ready();
     try {
-      return await peer.callWithBytes(method, params, callOptions);
+      return await peer.callWithBytes(method, params, options);
     } catch (error) {
       if (isEngineError(error)) void this.#pollEngine();
-      if (!repeatable || !isConnectionError(error)) throw error;
+      if (!isConnectionError(error) || !mayRepeat(method, params)) throw error;
       // A supervisor that shuts down refuses calls before it closes the connection.
       await peer.closed;
-      return (await this.ready()).callWithBytes(method, params, callOptions);
+      return (await this.ready()).callWithBytes(method, params, options);
     }
   }
 

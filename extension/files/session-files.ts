@@ -28,8 +28,6 @@ export interface VersionedStat {
   readonly version: string | null;
 }
 
-const REPEATABLE = { repeatable: true } as const;
-
 /** Reads and writes whole files and listings of a session or snapshot, which the protocol transfers in parts. */
 export class SessionFiles {
   readonly #connection: Connection;
@@ -40,14 +38,14 @@ export class SessionFiles {
 
   /** The stat of the target of a path, and whether the path is a link. A dangling link has its own stat. */
   async stat(source: FileSource, path: string): Promise<{ stat: FileStat; isLink: boolean }> {
-    const own = await this.#connection.call('files/stat', { ...source, path, follow: false }, REPEATABLE);
+    const own = await this.#connection.call('files/stat', { ...source, path, follow: false });
     if (own.type !== 'symlink') return { stat: own, isLink: false };
     if (own.linkType === null) return { stat: own, isLink: true };
-    return { stat: await this.#connection.call('files/stat', { ...source, path }, REPEATABLE), isLink: true };
+    return { stat: await this.#connection.call('files/stat', { ...source, path }), isLink: true };
   }
 
   async versionedStat(session: string, path: string): Promise<VersionedStat> {
-    return this.#connection.call('files/stat', { session, path, version: true }, REPEATABLE);
+    return this.#connection.call('files/stat', { session, path, version: true });
   }
 
   async list(source: FileSource, path: string): Promise<FileEntry[]> {
@@ -57,7 +55,6 @@ export class SessionFiles {
       const page: { entries: FileEntry[]; nextCursor: string | null } = await this.#connection.call(
         'files/list',
         { ...source, path, limit: LIST_LIMITS.max, ...(cursor === null ? {} : { cursor }) },
-        REPEATABLE,
       );
       all.push(...page.entries);
       cursor = page.nextCursor;
@@ -77,20 +74,22 @@ export class SessionFiles {
   }
 
   async #readOnce(source: FileSource, path: string): Promise<WholeFile> {
-    const first = await this.#connection.callWithBytes(
-      'files/read',
-      { ...source, path, length: FILE_CHUNK_BYTES },
-      REPEATABLE,
-    );
+    const first = await this.#connection.callWithBytes('files/read', {
+      ...source,
+      path,
+      length: FILE_CHUNK_BYTES,
+    });
     const { size, version, mtimeMs } = first.result;
     if (size > MAX_FILE_BYTES) throw tooLarge(path, size, 'opened');
     const pieces = [first.bytes];
     for (let offset = first.bytes.length; offset < size;) {
-      const { bytes } = await this.#connection.callWithBytes(
-        'files/read',
-        { ...source, path, offset, length: FILE_CHUNK_BYTES, ifVersion: version },
-        REPEATABLE,
-      );
+      const { bytes } = await this.#connection.callWithBytes('files/read', {
+        ...source,
+        path,
+        offset,
+        length: FILE_CHUNK_BYTES,
+        ifVersion: version,
+      });
       if (bytes.length === 0) break;
       pieces.push(bytes);
       offset += bytes.length;
@@ -105,12 +104,13 @@ export class SessionFiles {
 
   /** The last bytes of a file, as many as fit into one message, and the size of the file. */
   async readTail(source: FileSource, path: string): Promise<{ bytes: Buffer; size: number }> {
-    const { size } = await this.#connection.call('files/stat', { ...source, path }, REPEATABLE);
-    const { result, bytes } = await this.#connection.callWithBytes(
-      'files/read',
-      { ...source, path, offset: Math.max(0, size - FILE_CHUNK_BYTES), length: FILE_CHUNK_BYTES },
-      REPEATABLE,
-    );
+    const { size } = await this.#connection.call('files/stat', { ...source, path });
+    const { result, bytes } = await this.#connection.callWithBytes('files/read', {
+      ...source,
+      path,
+      offset: Math.max(0, size - FILE_CHUNK_BYTES),
+      length: FILE_CHUNK_BYTES,
+    });
     return { bytes, size: result.size };
   }
 
@@ -124,8 +124,7 @@ export class SessionFiles {
     if (content.byteLength > MAX_FILE_BYTES) throw tooLarge(path, content.byteLength, 'saved');
     if (content.byteLength <= FILE_CHUNK_BYTES) {
       const params = { session, path, ...precondition };
-      // Repeatable, because the supervisor accepts a repeated write of the same content.
-      return this.#connection.call('files/write', params, { ...REPEATABLE, bytes: content });
+      return this.#connection.call('files/write', params, { bytes: content });
     }
     // An upload belongs to its connection, so all its parts use the same peer.
     const peer = await this.#connection.ready();

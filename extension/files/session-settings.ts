@@ -95,7 +95,7 @@ export class SessionSettings implements Disposable {
   }
 
   async #session(id: string): Promise<Named> {
-    return (await this.#connection.call('session/show', { session: id }, { repeatable: true })).session;
+    return (await this.#connection.call('session/show', { session: id })).session;
   }
 
   #update(session: Named): void {

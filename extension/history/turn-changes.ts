@@ -57,8 +57,8 @@ export class TurnChanges implements FileDecorationProvider, Disposable {
       if (this.#subscriptions.has(session)) continue;
       try {
         const [{ turns }, shown] = await Promise.all([
-          this.#connection.call('turn/list', { session, limit: 1 }, { repeatable: true }),
-          this.#connection.call('session/show', { session }, { repeatable: true }),
+          this.#connection.call('turn/list', { session, limit: 1 }),
+          this.#connection.call('session/show', { session }),
         ]);
         const [last] = turns;
         if (last !== undefined) this.#turnStarts.set(session, Date.parse(last.startedAt ?? last.createdAt));

@@ -35,7 +35,7 @@ export async function allowHost(
   if (host === undefined) return undefined;
   const scope = isScope(given.scope) ? given.scope : await pickScope(session, host);
   if (scope === undefined) return undefined;
-  await connection.call('policy/allow', { session: session.id, host, scope }, { repeatable: true });
+  await connection.call('policy/allow', { session: session.id, host, scope });
   window.setStatusBarMessage(
     `${sanitize(sessionTitle(session))} may reach ${sanitize(host)} (${SCOPES[scope]})`,
     10_000,
@@ -61,11 +61,11 @@ async function pickHost(connection: Connection, session: Session): Promise<strin
 
 /** The hosts that were denied to the session and that a rule can allow, the latest first. */
 async function deniedHosts(connection: Connection, { id, lastSeq }: Session): Promise<string[]> {
-  const { events } = await connection.call(
-    'session/events',
-    { session: id, type: 'egress', after: Math.max(0, lastSeq - RECENT_EVENTS) },
-    { repeatable: true },
-  );
+  const { events } = await connection.call('session/events', {
+    session: id,
+    type: 'egress',
+    after: Math.max(0, lastSeq - RECENT_EVENTS),
+  });
   const rules = events.reverse().flatMap((event) => {
     const entry = parseEvent(event);
     return entry?.type === 'egress' && entry.data.decision === 'denied' && entry.data.allow !== null

@@ -142,7 +142,7 @@ class FilePicker {
         this.#connection.call(
           'files/find',
           { session: this.session, query, limit: MAX_RESULTS, hidden: true, exclude: [...ALWAYS_EXCLUDED] },
-          { repeatable: true, signal: mine.signal },
+          { signal: mine.signal },
         ),
         query === '' ? this.#recentFiles() : Promise.resolve<string[]>([]),
       ]);

@@ -99,11 +99,7 @@ export class SessionCommands {
     if (session === undefined) return undefined;
     const turn = await runTurn(this.#connection, this.#sessions, session, input);
     if (turn === undefined) return undefined;
-    const { session: after } = await this.#connection.call(
-      'session/show',
-      { session: session.id },
-      { repeatable: true },
-    );
+    const { session: after } = await this.#connection.call('session/show', { session: session.id });
     this.#unread.markRead(after);
     return turn;
   }
@@ -115,14 +111,14 @@ export class SessionCommands {
       fits: ({ runningTurn }) => runningTurn !== null,
     });
     if (session === undefined || session.runningTurn === null) return;
-    await this.#connection.call('turn/cancel', { turn: session.runningTurn }, { repeatable: true });
+    await this.#connection.call('turn/cancel', { turn: session.runningTurn });
     void this.#sessions.refresh();
   }
 
   async #pause(targets: readonly unknown[]): Promise<void> {
     const fits = ({ status }: Session): boolean => status === 'active' || status === 'idle';
     for (const session of await this.#sessionsOf(targets, { title: 'Pause', fits })) {
-      await this.#connection.call('session/pause', { session: session.id }, { repeatable: true });
+      await this.#connection.call('session/pause', { session: session.id });
     }
     void this.#sessions.refresh();
   }
@@ -151,7 +147,7 @@ export class SessionCommands {
   /** Stops the sandbox. Asks first where work is in progress. */
   async #stopOne(session: Session): Promise<void> {
     const stop = (force: boolean): Promise<unknown> =>
-      this.#connection.call('session/stop', { session: session.id, force }, { repeatable: true });
+      this.#connection.call('session/stop', { session: session.id, force });
     try {
       await stop(false);
     } catch (error) {
@@ -210,11 +206,7 @@ export class SessionCommands {
   }
 
   async #deleteOne(session: Session): Promise<void> {
-    const { files, bytes } = await this.#connection.call(
-      'workspace/info',
-      { session: session.id },
-      { repeatable: true },
-    );
+    const { files, bytes } = await this.#connection.call('workspace/info', { session: session.id });
     const DELETE = 'Delete';
     const choice = await window.showWarningMessage(
       `Delete ${sanitize(sessionTitle(session))}?`,
@@ -253,7 +245,7 @@ export class SessionCommands {
   }
 
   async #updateOne({ id }: Session, patch: SessionPatch): Promise<void> {
-    await this.#connection.call('session/update', { session: id, ...patch }, { repeatable: true });
+    await this.#connection.call('session/update', { session: id, ...patch });
     await this.#sessions.refresh();
   }
 

@@ -51,7 +51,7 @@ async function deploy(connection: Connection, directory: string): Promise<string
 }
 
 async function pick(connection: Connection, example: string): Promise<Choice | undefined> {
-  const { profiles } = await connection.call('profile/list', {}, { repeatable: true });
+  const { profiles } = await connection.call('profile/list', {});
   const folders = (workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === 'file');
   const items: (QuickPickItem & { choice?: Choice })[] = [
     ...profiles.map(({ name, agent, persistent }) => ({

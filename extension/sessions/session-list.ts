@@ -63,7 +63,6 @@ export class SessionList implements Disposable {
       const page: { sessions: Session[]; nextCursor: string | null } = await this.#connection.call(
         'session/list',
         { limit: PAGE, ...(cursor === null ? {} : { cursor }) },
-        { repeatable: true },
       );
       sessions.push(...page.sessions);
       cursor = page.nextCursor;

@@ -59,7 +59,7 @@ export async function runTurn(
 
 /** The input of a handler is JSON; any other agent takes a prompt. */
 async function isHandlerProfile(connection: Connection, { profile }: Session): Promise<boolean> {
-  const { profiles } = await connection.call('profile/list', {}, { repeatable: true });
+  const { profiles } = await connection.call('profile/list', {});
   return profiles.find(({ name }) => name === profile)?.agent.protocol === 'handler';
 }
 
@@ -106,11 +106,7 @@ async function follow(connection: Connection, started: Turn, show: (message: str
     } else if (turn.sandbox !== null) show(`running, ${formatDispatch(turn.sandbox)}`);
     if (ENDED_TURN_STATUSES.has(turn.status)) return turn;
     const timeoutMs = turn.sandbox === null ? DISPATCH_WAIT_MS : WAIT_MS;
-    ({ turn } = await connection.call(
-      'turn/wait',
-      { turn: turn.turnId, timeoutMs },
-      { repeatable: true, onProgress },
-    ));
+    ({ turn } = await connection.call('turn/wait', { turn: turn.turnId, timeoutMs }, { onProgress }));
   }
 }
 

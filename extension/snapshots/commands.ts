@@ -80,11 +80,11 @@ export class SnapshotCommands {
     const name = sanitize(sessionTitle(session));
     const snapshot = await pickSnapshot(this.#connection, session, { title: `Restore ${name}`, given });
     if (snapshot === undefined || snapshot === 'now') return undefined;
-    const { totals } = await this.#connection.call(
-      'snapshot/preview',
-      { session: session.id, from: `snapshot:${snapshot.id}`, limit: 1 },
-      { repeatable: true },
-    );
+    const { totals } = await this.#connection.call('snapshot/preview', {
+      session: session.id,
+      from: `snapshot:${snapshot.id}`,
+      limit: 1,
+    });
     const RESTORE = 'Restore';
     const choice = await window.showWarningMessage(
       `Restore ${name} to “${sanitize(snapshotTitle(snapshot))}”?`,
@@ -177,7 +177,6 @@ export class SnapshotCommands {
           'workspace/wait',
           { session: session.id },
           {
-            repeatable: true,
             onProgress: ({ stage, done, of }) =>
               progress.report({
                 message: sanitize(done === null ? stage : `${stage} ${formatProgress(done, of)}`),
@@ -211,11 +210,12 @@ export class SnapshotCommands {
   }
 
   async #compareSides(session: Session, a: Side, b: Side): Promise<ChangeTotals> {
-    const { changes, totals, caveats } = await this.#connection.call(
-      'snapshot/diff',
-      { a: idOf(a), b: idOf(b), session: session.id, limit: MAX_COMPARED },
-      { repeatable: true },
-    );
+    const { changes, totals, caveats } = await this.#connection.call('snapshot/diff', {
+      a: idOf(a),
+      b: idOf(b),
+      session: session.id,
+      limit: MAX_COMPARED,
+    });
     const resources = changes.flatMap((change) => sidesOf(session.id, a, b, change));
     const summary = [formatTotals(totals), formatCaveats(caveats)].filter((part) => part !== null).join('; ');
     const title = `${sanitize(sessionTitle(session))}: ${sideTitle(a)} → ${sideTitle(b)} (${summary})`;

@@ -20,11 +20,7 @@ export interface SnapshotItem extends QuickPickItem {
 
 /** The snapshots of a session as picker entries, the newest first. */
 export async function snapshotItems(connection: Connection, { id }: Session): Promise<SnapshotItem[]> {
-  const { snapshots } = await connection.call(
-    'snapshot/list',
-    { session: id, limit: MAX_SNAPSHOTS },
-    { repeatable: true },
-  );
+  const { snapshots } = await connection.call('snapshot/list', { session: id, limit: MAX_SNAPSHOTS });
   const now = Date.now();
   return snapshots.map((snapshot) => ({
     label: sanitize(snapshotTitle(snapshot, now)),
@@ -45,11 +41,7 @@ export async function pickSnapshot(
   const { given, withNow = false } = options;
   if (given === 'now' && withNow) return 'now';
   if (typeof given === 'string' && SnapshotIdSchema.safeParse(given).success) {
-    const { snapshot } = await connection.call(
-      'snapshot/show',
-      { snapshot: given, session: session.id },
-      { repeatable: true },
-    );
+    const { snapshot } = await connection.call('snapshot/show', { snapshot: given, session: session.id });
     return snapshot;
   }
   const items = await snapshotItems(connection, session);

@@ -106,11 +106,11 @@ export class ResumeCommands {
   }
 
   async #confirmReset(session: Session): Promise<boolean> {
-    const { totals } = await this.#connection.call(
-      'snapshot/preview',
-      { session: session.id, from: 'clean', limit: 1 },
-      { repeatable: true },
-    );
+    const { totals } = await this.#connection.call('snapshot/preview', {
+      session: session.id,
+      from: 'clean',
+      limit: 1,
+    });
     if (totals.deleted + totals.directories === 0) return true;
     const RESET = 'Reset';
     const choice = await window.showWarningMessage(
@@ -125,11 +125,7 @@ export class ResumeCommands {
   }
 
   async #pickSource(session: Session): Promise<ResumeSource | undefined> {
-    const { files, bytes } = await this.#connection.call(
-      'workspace/info',
-      { session: session.id },
-      { repeatable: true },
-    );
+    const { files, bytes } = await this.#connection.call('workspace/info', { session: session.id });
     const size = `${formatCount(files, 'file')}, ${formatBytes(bytes)}`;
     const sources: (QuickPickItem & { source: ResumeSource })[] = [
       {
@@ -170,11 +166,11 @@ export class ResumeCommands {
   /** Shows what a resume from the snapshot would change, and asks. */
   async #confirmSnapshot(session: Session, snapshot: Snapshot): Promise<ResumeSource | undefined> {
     const from = `snapshot:${snapshot.id}` as const;
-    const { totals } = await this.#connection.call(
-      'snapshot/preview',
-      { session: session.id, from, limit: 1 },
-      { repeatable: true },
-    );
+    const { totals } = await this.#connection.call('snapshot/preview', {
+      session: session.id,
+      from,
+      limit: 1,
+    });
     const RESUME = 'Resume';
     const choice = await window.showWarningMessage(
       `Resume ${sanitize(sessionTitle(session))} from “${sanitize(snapshotTitle(snapshot))}”?`,

@@ -184,11 +184,7 @@ export class SessionTerminals implements Disposable {
 
   /** The running terminals that this window does not show, the oldest first. */
   async #others(session: Session): Promise<Terminal[]> {
-    const { terminals } = await this.#options.connection.call(
-      'terminal/list',
-      { session: session.id },
-      { repeatable: true },
-    );
+    const { terminals } = await this.#options.connection.call('terminal/list', { session: session.id });
     const shown = new Set(
       (await Promise.all(window.terminals.map((one) => this.#index.find(one)))).map((one) => one?.terminalId),
     );
@@ -265,11 +261,7 @@ export class SessionTerminals implements Disposable {
     await this.#index.forget(shown.terminalId);
     if (exitStatus?.reason !== TerminalExitReason.User) return;
     try {
-      await this.#options.connection.call(
-        'terminal/close',
-        { terminal: shown.terminalId },
-        { repeatable: true },
-      );
+      await this.#options.connection.call('terminal/close', { terminal: shown.terminalId });
     } catch (error) {
       const failure = HoldfastError.from(error);
       if (failure.code === 'not_found') return;

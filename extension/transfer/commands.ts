@@ -54,7 +54,7 @@ export class TransferCommands {
     const place = await this.#place(target, 'Import Into Workspace');
     if (place === undefined) return undefined;
     const { session } = place;
-    const stat = await this.#connection.call('files/stat', place, { repeatable: true });
+    const stat = await this.#connection.call('files/stat', place);
     const folder =
       stat.type === 'directory' ? place.path : place.path.slice(0, -baseName(place.path).length - 1);
     const locals = isStrings(from) ? from : await pickLocals(folder);

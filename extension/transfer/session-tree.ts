@@ -4,19 +4,18 @@ import type { Connection } from '../connection/connection.ts';
 import type { ExportSource } from './export-tree.ts';
 import type { ImportTarget } from './import-tree.ts';
 
-const REPEATABLE = { repeatable: true } as const;
-
 /** The workspace of a session for an export. */
 export function exportSource(connection: Connection, session: string): ExportSource {
   return {
-    stat: (path) => connection.call('files/stat', { session, path, follow: false }, REPEATABLE),
+    stat: (path) => connection.call('files/stat', { session, path, follow: false }),
     async *list(path): AsyncGenerator<FileEntry> {
       for (let cursor: string | undefined; ;) {
-        const page = await connection.call(
-          'files/list',
-          { session, path, limit: LIST_LIMITS.max, ...(cursor === undefined ? {} : { cursor }) },
-          REPEATABLE,
-        );
+        const page = await connection.call('files/list', {
+          session,
+          path,
+          limit: LIST_LIMITS.max,
+          ...(cursor === undefined ? {} : { cursor }),
+        });
         yield* page.entries;
         if (page.nextCursor === null) return;
         cursor = page.nextCursor;
@@ -24,11 +23,13 @@ export function exportSource(connection: Connection, session: string): ExportSou
     },
     read: async (path, offset, ifVersion) => {
       const expected = ifVersion === undefined ? {} : { ifVersion };
-      const { result, bytes } = await connection.callWithBytes(
-        'files/read',
-        { session, path, offset, length: FILE_CHUNK_BYTES, ...expected },
-        REPEATABLE,
-      );
+      const { result, bytes } = await connection.callWithBytes('files/read', {
+        session,
+        path,
+        offset,
+        length: FILE_CHUNK_BYTES,
+        ...expected,
+      });
       return { bytes, size: result.size, version: result.version };
     },
   };

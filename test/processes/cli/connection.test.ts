@@ -23,6 +23,30 @@ describe('the connection', () => {
     expect(ids[0]).toBe(ids[1]);
   });
 
+  test('a request that only reads is repeated after a lost connection, and one that could do something twice is not', async () => {
+    let times = 0;
+    const supervisor = await startFakeSupervisor({
+      'snapshot/verify': (_params, { peer }) => {
+        times += 1;
+        if (times === 1) {
+          peer.close();
+          return new Promise(() => undefined);
+        }
+        return { ok: true, objects: 1, bytes: 1, damaged: 0, damages: [] };
+      },
+      gc: (_params, { peer }) => {
+        peer.close();
+        return new Promise(() => undefined);
+      },
+    });
+    const { home, requests } = supervisor;
+    expect(await runToEnd(['snapshot', 'verify', 'snp-mfzwizltmfzwizlt'], { home })).toMatchObject({
+      code: 0,
+    });
+    expect((await runToEnd(['gc'], { home })).code).not.toBe(0);
+    expect(requests.map(({ method }) => method)).toEqual(['snapshot/verify', 'snapshot/verify', 'gc']);
+  });
+
   test('^C ends a waiting command and cancels its request', async () => {
     const cancelled = Promise.withResolvers<undefined>();
     const supervisor = await startFakeSupervisor({

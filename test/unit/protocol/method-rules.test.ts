@@ -1,0 +1,107 @@
+import { z } from 'zod';
+import { describe, expect, test } from 'vitest';
+import { mayRepeat } from '../../../protocol/client/repeat.ts';
+import { METHODS } from '../../../protocol/methods.ts';
+import type { ClientMethodShape, MethodName } from '../../../protocol/methods.ts';
+
+const SHAPES: Readonly<Record<string, ClientMethodShape>> = METHODS;
+
+/** Methods that change nothing that a client can see. */
+const READING: readonly MethodName[] = [
+  'ping',
+  'supervisor/status',
+  'supervisor/doctor',
+  'profile/list',
+  'session/list',
+  'session/show',
+  'session/events',
+  'session/verify',
+  'turn/show',
+  'turn/list',
+  'turn/wait',
+  'turn/output',
+  'terminal/list',
+  'terminal/read',
+  'workspace/info',
+  'workspace/wait',
+  'policy/show',
+  'files/stat',
+  'files/list',
+  'files/read',
+  'files/find',
+  'files/usage',
+  'snapshot/list',
+  'snapshot/show',
+  'snapshot/verify',
+  'snapshot/diff',
+  'snapshot/patch',
+  'snapshot/preview',
+];
+
+/** Methods that change something and leave the same state when the same parameters are sent again, and why. */
+const IDEMPOTENT: Readonly<Partial<Record<MethodName, string>>> = {
+  'session/pause': 'a paused session stays paused',
+  'session/stop': 'a stopped session stays stopped',
+  'session/update': 'sets the given values',
+  'turn/cancel': 'a cancelled turn stays cancelled',
+  'terminal/attach': 'resumes a session, which stays resumed',
+  'terminal/resize': 'sets the given size',
+  'policy/deny': 'a rule for the host exists once; there is no denial for one connection only',
+  'files/write': 'content that is already there counts as written',
+  'snapshot/update': 'sets the given values',
+};
+
+function methodsWith(repeat: ClientMethodShape['repeat']): string[] {
+  return Object.keys(SHAPES).filter((name) => SHAPES[name]?.repeat === repeat);
+}
+
+describe('whether a request may be sent again', () => {
+  test('exactly the methods that take an opId are repeated by it', () => {
+    const taking = Object.entries(SHAPES).filter(
+      ([, { params }]) => params instanceof z.ZodObject && 'opId' in params.shape,
+    );
+    expect(methodsWith('opId').sort()).toEqual(taking.map(([name]) => name).sort());
+  });
+
+  test('a method is always safe only if it reads, or if there is a reason why a second request changes nothing', () => {
+    expect(methodsWith('safe').sort()).toEqual([...READING, ...Object.keys(IDEMPOTENT)].sort());
+  });
+
+  test('a method whose effect belongs to its connection is never repeated', () => {
+    const bound: readonly MethodName[] = [
+      'hello',
+      'session/subscribe',
+      'session/unsubscribe',
+      'exec/start',
+      'exec/input',
+      'files/watch',
+      'files/unwatch',
+      'files/search',
+      'files/begin',
+      'files/append',
+      'files/commit',
+      'profile/deploy/append',
+    ];
+    expect(methodsWith('never')).toEqual(expect.arrayContaining([...bound]));
+  });
+
+  test('the client follows the table, and needs the opId where the table says so', () => {
+    expect(mayRepeat('snapshot/show', {})).toBe(true);
+    expect(mayRepeat('turn/start', {})).toBe(false);
+    expect(mayRepeat('turn/start', { opId: undefined })).toBe(false);
+    expect(mayRepeat('turn/start', { opId: 'op-1' })).toBe(true);
+    expect(mayRepeat('files/rename', { opId: 'op-1' })).toBe(false);
+  });
+});
+
+test('a supervisor with a damaged database answers only what needs none', () => {
+  const answering = Object.keys(SHAPES).filter((name) => SHAPES[name]?.whenDamaged === 'answers');
+  expect(answering.sort()).toEqual([
+    'hello',
+    'ping',
+    'purge',
+    'supervisor/doctor',
+    'supervisor/handover',
+    'supervisor/stop',
+  ]);
+});
