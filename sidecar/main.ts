@@ -64,7 +64,7 @@ function listen(): void {
         import('./watch/watches.ts'),
         import('./egress/listeners.ts'),
         import('../protocol/wire/buffer-pool.ts'),
-        import('../protocol/wire/shared-buffer-socket.ts'),
+        import('../protocol/wire/read-buffer.ts'),
         import('./terminals/terminals.ts'),
       ]),
     )
@@ -77,7 +77,7 @@ function listen(): void {
         { WatchedTrees },
         { EgressListeners },
         { BufferPool },
-        { acceptWithSharedBuffer },
+        { acceptWithReadBuffer },
         { Terminals },
       ]) => {
         const turns = new Turns({
@@ -108,7 +108,7 @@ function listen(): void {
         });
         return (socket: Socket): void => {
           if (socket.destroyed) return;
-          serveConnection(acceptWithSharedBuffer(socket), {
+          serveConnection(acceptWithReadBuffer(socket), {
             session,
             turns,
             terminals,

@@ -13,7 +13,7 @@ import {
 import type { Server, Socket } from 'node:net';
 import { join } from 'node:path';
 import { HoldfastError } from '../errors.ts';
-import { connectWithSharedBuffer } from '../wire/shared-buffer-socket.ts';
+import { connectWithReadBuffer } from '../wire/read-buffer.ts';
 
 /** The directory and the name of a socket. */
 export interface SocketLocation {
@@ -73,7 +73,7 @@ export async function dialAt(place: SocketLocation, signal?: AbortSignal): Promi
   const address = openAddress(place, false);
   try {
     return await new Promise<Socket>((resolve, reject) => {
-      const socket = connectWithSharedBuffer(address.path);
+      const socket = connectWithReadBuffer(address.path);
       const onAbort = (): void => {
         socket.destroy(
           new HoldfastError('cancelled', 'Connecting to the supervisor was cancelled', {

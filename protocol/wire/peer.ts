@@ -13,7 +13,7 @@ import type { PeerLimits } from './limits.ts';
 import { OutgoingCalls } from './outgoing-calls.ts';
 import { PEER_NOTIFICATIONS } from './peer-notifications.ts';
 import type { PeerOptions } from './peer-options.ts';
-import { readChunks } from './shared-buffer-socket.ts';
+import { readChunks } from './read-buffer.ts';
 import { formatIssues, toWireError } from './shapes.ts';
 import type {
   CallResult,

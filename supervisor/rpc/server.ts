@@ -7,7 +7,7 @@ import { METHODS, NOTIFICATIONS } from '../../protocol/methods.ts';
 import type { PeerLimits } from '../../protocol/wire/limits.ts';
 import type { BufferPool } from '../../protocol/wire/buffer-pool.ts';
 import { Peer } from '../../protocol/wire/peer.ts';
-import { acceptWithSharedBuffer } from '../../protocol/wire/shared-buffer-socket.ts';
+import { acceptWithReadBuffer } from '../../protocol/wire/read-buffer.ts';
 import { EMPTY_MAP } from '../../protocol/wire/shapes.ts';
 import type { InternalErrorListener } from '../../protocol/wire/shapes.ts';
 import { answerHello } from './hello.ts';
@@ -43,7 +43,7 @@ export class RpcServer {
   private constructor(options: RpcServerOptions) {
     this.#options = options;
     this.#server = createServer({ pauseOnConnect: true }, (socket) =>
-      this.#accept(acceptWithSharedBuffer(socket)),
+      this.#accept(acceptWithReadBuffer(socket)),
     );
     this.#server.maxConnections = MOST_CONNECTIONS;
   }

@@ -1,7 +1,7 @@
 import { closeSync, constants, fstatSync, openSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { connectWithSharedBuffer } from '../../../protocol/wire/shared-buffer-socket.ts';
+import { connectWithReadBuffer } from '../../../protocol/wire/read-buffer.ts';
 
 /** Linux's O_PATH, which Node does not export: a descriptor of the path itself, opened without touching the file. */
 const O_PATH = 0o10000000;
@@ -33,7 +33,7 @@ function openPath(path: string): number | null {
 
 function connected(path: string): Promise<Socket | null> {
   const { promise, resolve, reject } = Promise.withResolvers<Socket | null>();
-  const socket = connectWithSharedBuffer(path);
+  const socket = connectWithReadBuffer(path);
   const failed = (error: Error): void => {
     socket.destroy();
     // A socket without a listener: a leftover, just closed, or about to listen.

@@ -4,17 +4,18 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, expect, test, vi } from 'vitest';
+import { encodeFrame, type Frame, FrameDecoder } from '../../../protocol/wire/framing.ts';
 import { withBytes } from '../../../protocol/wire/shapes.ts';
 import {
-  acceptWithSharedBuffer,
-  connectWithSharedBuffer,
+  acceptWithReadBuffer,
+  connectWithReadBuffer,
   readChunks,
-} from '../../../protocol/wire/shared-buffer-socket.ts';
+} from '../../../protocol/wire/read-buffer.ts';
 import { SeededRandom } from '../../fixtures/protocol/seeded-random.ts';
 import { callingPeer, servingPeer, waitUntil } from '../../fixtures/protocol/peers.ts';
 
 const MiB = 2 ** 20;
-const directory = mkdtempSync(join(tmpdir(), 'holdfast-scratch-'));
+const directory = mkdtempSync(join(tmpdir(), 'holdfast-read-buffer-'));
 const path = join(directory, 'socket');
 const server = createServer({ pauseOnConnect: true });
 const open: Socket[] = [];
@@ -30,9 +31,9 @@ afterAll(async () => {
 
 async function pair(): Promise<{ near: Socket; far: Socket; given: Socket }> {
   const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
-  const near = connectWithSharedBuffer(path);
+  const near = connectWithReadBuffer(path);
   const given = await accepted;
-  const far = acceptWithSharedBuffer(given);
+  const far = acceptWithReadBuffer(given);
   open.push(near, far);
   return { near, far, given };
 }
@@ -44,23 +45,71 @@ function numbered(length: number): Buffer {
   return bytes;
 }
 
-test('both ends read into one shared buffer', async () => {
+test('both ends of a connection read every chunk into a buffer of their own', async () => {
   const { near, far, given } = await pair();
   expect(far).not.toBe(given);
+  const all = new Set<ArrayBufferLike>();
   for (const [from, to] of [
     [near, far],
     [far, near],
   ] as const) {
-    const memory = new Set<ArrayBufferLike>();
+    const mine = new Set<ArrayBufferLike>();
     let got = 0;
     const stop = readChunks(to, (chunk) => {
-      memory.add(chunk.buffer);
+      mine.add(chunk.buffer);
       got += chunk.length;
     });
     from.write(Buffer.alloc(8 * MiB));
     await waitUntil(() => got === 8 * MiB);
-    expect(memory.size).toBe(1);
+    expect(mine.size).toBe(1);
+    for (const buffer of mine) all.add(buffer);
     stop();
+  }
+  expect(all.size).toBe(2);
+});
+
+test.each([
+  ['that connects', 'near', 'far'],
+  ['that accepts', 'far', 'near'],
+] as const)(
+  'a chunk that a reader retains at the side %s never shows the bytes of another connection',
+  async (_side, reads, writes) => {
+    const [first, second] = [await pair(), await pair()];
+    const retained: Buffer[] = [];
+    readChunks(first[reads], (chunk) => retained.push(chunk));
+    first[writes].write('of the first');
+    await waitUntil(() => retained.length === 1);
+    let got = 0;
+    readChunks(second[reads], (chunk) => (got += chunk.length));
+    second[writes].write(Buffer.alloc(8 * MiB, 'secret'));
+    await waitUntil(() => got === 8 * MiB);
+    expect(retained[0]?.toString()).toBe('of the first');
+  },
+);
+
+test('no message or payload of a peer retains a chunk', async () => {
+  const { near, far } = await pair();
+  const frames: Frame[] = [];
+  const decoder = new FrameDecoder((frame) => frames.push(frame));
+  readChunks(near, (chunk) => {
+    decoder.push(chunk);
+    // What still refers to the chunk is lost now.
+    chunk.fill(0);
+  });
+  const texts = [10, 70_000, 300_000].map((length) => 'x'.repeat(length));
+  for (const text of texts) {
+    for (const bytes of [undefined, numbered(5), numbered(70_000), numbered(3 * MiB)]) {
+      const frame = encodeFrame({ text }, bytes);
+      far.write(frame.line);
+      if (frame.bytes !== undefined) far.write(frame.bytes);
+    }
+  }
+  await waitUntil(() => frames.length === 4 * texts.length);
+  expect(frames.map(({ message }) => message['text'])).toEqual(
+    texts.flatMap((text) => [text, text, text, text]),
+  );
+  for (const { bytes } of frames) {
+    if (bytes !== undefined) expect(bytes.equals(numbered(bytes.length))).toBe(true);
   }
 });
 
@@ -123,7 +172,7 @@ test.each([
   ['has one that takes no memory of ours', {}],
 ])('with a Node whose socket %s, it stays what it is and is read as any other', async (_, handle) => {
   const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
-  const near = connectWithSharedBuffer(path);
+  const near = connectWithReadBuffer(path);
   const given = await accepted;
   open.push(near, given);
   const real = Reflect.get;
@@ -132,7 +181,7 @@ test.each([
     .mockImplementation((target: object, key: PropertyKey) =>
       key === '_handle' ? handle : (real(target, key) as unknown),
     );
-  const far = acceptWithSharedBuffer(given);
+  const far = acceptWithReadBuffer(given);
   looked.mockRestore();
   expect(far).toBe(given);
   servingPeer(far, { handlers: { download: ({ bytes }) => withBytes({}, numbered(bytes)) } });
