@@ -56,7 +56,7 @@ async function heard(watch: string, on = watches, quietMs = 150): Promise<string
 }
 
 describe('watching', () => {
-  test('tells what was created, changed, renamed and deleted, in folders old and new', async () => {
+  test('created, changed, renamed and deleted entries are reported, also in new folders', async () => {
     mkdirSync(join(workspace, 'old'));
     writeFileSync(join(workspace, 'old/there'), '1');
     writeFileSync(join(workspace, 'goes'), '1');
@@ -89,7 +89,7 @@ describe('watching', () => {
     expect(await heard(watch)).toEqual(['deleted /workspace/old/deep/er/file']);
   });
 
-  test('tells again and again while changes go on without a pause', async () => {
+  test('changes without a pause are reported while they go on', async () => {
     writeFileSync(join(workspace, 'busy'), '');
     const { watch } = await watches.open(all());
     let batches = 0;
@@ -106,7 +106,7 @@ describe('watching', () => {
     expect(batches).toBe(5);
   });
 
-  test('does not look into what is excluded', async () => {
+  test('excluded folders are not read', async () => {
     mkdirSync(join(workspace, 'a/node_modules/x'), { recursive: true });
     const { watch } = await watches.open(all('/workspace', ['**/node_modules/**']));
     writeFileSync(join(workspace, 'a/node_modules/x/file'), '1');
@@ -116,7 +116,7 @@ describe('watching', () => {
     expect(await heard(watch)).toEqual(['created /workspace/a/seen']);
   });
 
-  test('names that are not UTF-8, and those that only look like temporary ones of ours', async () => {
+  test('names that are not UTF-8, or look like our temporary ones, are reported', async () => {
     const { watch } = await watches.open(all());
     writeFileSync(Buffer.concat([Buffer.from(`${workspace}/x`), Buffer.from([0xff])]), '1');
     const { temporaryEntries } = files;
@@ -140,7 +140,7 @@ describe('watching', () => {
     ]);
   });
 
-  test('one file, and a folder without those below', async () => {
+  test('a single file, and a folder without its subfolders, can be watched', async () => {
     writeFileSync(join(workspace, 'one'), '1');
     mkdirSync(join(workspace, 'sub'));
     const one = await watches.open(all('/workspace/one'));
@@ -152,7 +152,7 @@ describe('watching', () => {
     expect(await heard(flat.watch)).toEqual(['changed /workspace/one', 'created /workspace/two']);
   });
 
-  test('never goes through a link, and nothing outside is told of', async () => {
+  test('no link is followed, and nothing outside is reported', async () => {
     mkdirSync(join(root, 'outside/inner'), { recursive: true });
     symlinkSync(join(root, 'outside'), join(workspace, 'link'));
     symlinkSync('.', join(workspace, 'loop'));
@@ -163,7 +163,7 @@ describe('watching', () => {
     await expect(watches.open(all('/workspace/link'))).rejects.toMatchObject({ code: 'file_not_found' });
   });
 
-  test('a folder that swaps places with a link to the outside, over and over', async () => {
+  test('a folder that keeps swapping places with a link to the outside reveals nothing of it', async () => {
     mkdirSync(join(root, 'outside/inner'), { recursive: true });
     mkdirSync(join(workspace, 'swap/inner'), { recursive: true });
     const { watch } = await watches.open(all());
@@ -182,7 +182,7 @@ describe('watching', () => {
     expect(await heard(watch)).toContain('created /workspace/swap/inner/mine');
   });
 
-  test('without watches it polls and says so', async () => {
+  test('without inotify watches the tree is polled, and its mode says so', async () => {
     trees = new WatchedTrees(files, { limits: { watches: 1, names: 1000, folders: 100 }, pollMs: 30 });
     watches = new ConnectionWatches(trees);
     mkdirSync(join(workspace, 'sub/deep'), { recursive: true });
@@ -207,7 +207,7 @@ describe('watching', () => {
     ]);
   });
 
-  test('more folders than it may use: it goes on, polls, and stays within its bounds', async () => {
+  test('a tree beyond the budget is polled, and stays within the limits', async () => {
     const limits = { watches: 20, names: 50, folders: 30 };
     trees = new WatchedTrees(files, { limits, pollMs: 30 });
     watches = new ConnectionWatches(trees);
@@ -218,18 +218,22 @@ describe('watching', () => {
     expect(await heard(watch)).toContain('created /workspace/seen');
   });
 
-  test('a flood is one overflow, and then it goes on', { timeout: 120_000 }, async () => {
-    const { watch } = await watches.open(all());
-    for (let n = 0; n < 6000; n += 1) writeFileSync(join(workspace, `f${String(n)}`), '');
-    // Waits for the whole batch: a reader that takes a part of it in between may keep up.
-    const { overflow } = await watches.next(watch, 60_000, never);
-    expect(overflow).toBe(true);
-    await heard(watch);
-    writeFileSync(join(workspace, 'after'), '1');
-    expect(await heard(watch)).toEqual(['created /workspace/after']);
-  });
+  test(
+    'a flood of changes is one overflow, and later changes are reported',
+    { timeout: 120_000 },
+    async () => {
+      const { watch } = await watches.open(all());
+      for (let n = 0; n < 6000; n += 1) writeFileSync(join(workspace, `f${String(n)}`), '');
+      // Waits for the whole batch: a reader that takes a part of it in between may keep up.
+      const { overflow } = await watches.next(watch, 60_000, never);
+      expect(overflow).toBe(true);
+      await heard(watch);
+      writeFileSync(join(workspace, 'after'), '1');
+      expect(await heard(watch)).toEqual(['created /workspace/after']);
+    },
+  );
 
-  test('equal watches share a tree; each hears all, and it goes with the last', async () => {
+  test('equal watches share a tree, which closes with the last of them', async () => {
     const one = await watches.open(all());
     const other = new ConnectionWatches(trees);
     const two = await other.open(all());
@@ -261,8 +265,8 @@ describe('globs', () => {
   });
 });
 
-describe('what was not told yet', () => {
-  test('each path once, with what it comes to', () => {
+describe('pending changes', () => {
+  test('have each path once, with the resulting kind', () => {
     const pending = new PendingChanges(10, 1000);
     for (const kind of ['created', 'changed'] as const) pending.add('/a', kind);
     for (const kind of ['deleted', 'created'] as const) pending.add('/b', kind);
@@ -278,7 +282,7 @@ describe('what was not told yet', () => {
     expect(pending.isEmpty).toBe(true);
   });
 
-  test('too much is an overflow and nothing else', () => {
+  test('beyond the limit are one overflow', () => {
     const pending = new PendingChanges(3, 1000);
     for (const path of ['/1', '/2', '/3', '/4', '/5']) pending.add(path, 'created');
     expect(pending.take()).toEqual({ changes: [], overflow: true });

@@ -19,7 +19,7 @@ import { contentVersion } from '../../../sidecar/files/version.ts';
 import { WriteIntents } from '../../../sidecar/files/write-intents.ts';
 import { FileWriter } from '../../../sidecar/files/file-writer.ts';
 
-describe('an agent that is faster than the swap of names', () => {
+describe('a write while an agent changes the same file', () => {
   let top: string;
   let file: string;
   let root: Directory;
@@ -76,19 +76,19 @@ describe('an agent that is faster than the swap of names', () => {
   const now = (): string => readFileSync(file, 'utf8');
   const nothing = (): void => undefined;
 
-  test('nobody in between: the new content', async () => {
+  test('without another change the new content is there', async () => {
     expect([await write(nothing, {}, ifOld), now()]).toEqual(['written', 'new']);
   });
 
-  test('an edit of the same size in place, after the look and before the swap: a conflict, and the edit stays', async () => {
+  test('an edit of the same size between check and swap is a conflict and stays', async () => {
     expect([await write(() => writeFileSync(file, 'OLD'), {}, ifOld), now()]).toEqual(['conflict', 'OLD']);
   });
 
-  test('another file in its place: a conflict, and the other file stays', async () => {
+  test('another file in its place is a conflict and stays', async () => {
     expect([await write(() => agentRenames('agent 1'), {}, ifOld), now()]).toEqual(['conflict', 'agent 1']);
   });
 
-  test('and one more over ours before it goes back: the newest stays', async () => {
+  test('if our file is replaced before the swap back, the newest file stays', async () => {
     const after = { 1: () => agentRenames('agent 2') };
     expect([await write(() => agentRenames('agent 1'), after, ifOld), now()]).toEqual([
       'conflict',
@@ -96,7 +96,7 @@ describe('an agent that is faster than the swap of names', () => {
     ]);
   });
 
-  test('and more of them with every swap: the newest stays', async () => {
+  test('if it is replaced at every swap, the newest file stays', async () => {
     const after = Object.fromEntries([1, 2, 3, 4].map((n) => [n, () => agentRenames(`agent ${n + 1}`)]));
     expect([await write(() => agentRenames('agent 1'), after, ifOld), now()]).toEqual([
       'conflict',
@@ -104,7 +104,7 @@ describe('an agent that is faster than the swap of names', () => {
     ]);
   });
 
-  test('overwrite takes whatever file is there, but not a folder', async () => {
+  test('overwrite replaces any file, but not a folder', async () => {
     expect([await write(() => agentRenames('agent 1'), {}, { overwrite: true }), now()]).toEqual([
       'written',
       'new',

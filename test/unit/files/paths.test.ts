@@ -107,7 +107,7 @@ describe('paths', () => {
     expect(codeOf(() => parsePath(path))).toBe(code);
   });
 
-  test('4,096 bytes are a path, one more is none', () => {
+  test('a path has at most 4,096 bytes', () => {
     const longest = `/workspace/a${'/n'.repeat(2042)}`;
     expect(longest.length).toBe(4096);
     expect(parsePath(longest)).toHaveLength(2043);

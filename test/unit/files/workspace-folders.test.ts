@@ -23,7 +23,7 @@ describe.each(RESOLUTION_MODES)('files of a workspace, where %s', (_how, without
   const scene = useWorkspaceFixture(withoutNative);
   const { at, put, read } = scene;
 
-  test('hard names are read, written, renamed and removed', async () => {
+  test('unusual names are read, written, renamed and removed', async () => {
     const hard = [
       Buffer.from('caf\xe9', 'latin1'),
       Buffer.from('a\nb'),
@@ -56,7 +56,7 @@ describe.each(RESOLUTION_MODES)('files of a workspace, where %s', (_how, without
     expect(readlinkSync(at('link 2'))).toBe('run');
   });
 
-  test('links are made with any text and followed by nobody', async () => {
+  test('links are created with any target and never followed', async () => {
     await put('/workspace/there', 'x');
     for (const [index, link] of [
       'there',
@@ -81,7 +81,7 @@ describe.each(RESOLUTION_MODES)('files of a workspace, where %s', (_how, without
     expect(readdirSync(scene.top).sort()).toEqual(['canary', 'control', 'workspace']);
   });
 
-  test('folders: made, moved, copied, removed', async () => {
+  test('folders are created, moved, copied and removed', async () => {
     expect(await scene.files.mkdir('/workspace/a', false)).toBe(true);
     expect(await errorCode(scene.files.mkdir('/workspace/a', false))).toBe('file_exists');
     expect(await errorCode(scene.files.mkdir('/workspace/x/y', false))).toBe('file_not_found');

@@ -32,7 +32,7 @@ describe.each(RESOLUTION_MODES)('files of a workspace, where %s', (_how, without
   const scene = useWorkspaceFixture(withoutNative);
   const { at, left, put, read } = scene;
 
-  test('a write says what it expects to find', async () => {
+  test('a write needs a precondition', async () => {
     expect(await errorCode(put('/workspace/a', '1', {}))).toBe('invalid_params');
     expect(await errorCode(put('/workspace/a', '1', { overwrite: true }))).toBe('file_not_found');
     expect(await errorCode(put('/workspace/a', '1', { ifVersion: 'c-x' }))).toBe('conflict');
@@ -66,14 +66,14 @@ describe.each(RESOLUTION_MODES)('files of a workspace, where %s', (_how, without
     expect(left()).toEqual([]);
   });
 
-  test('what is there already may be written again: the answer of the first may have been lost', async () => {
+  test('a write may be repeated after its answer was lost', async () => {
     const { version } = await put('/workspace/a', 'one');
     const second = await put('/workspace/a', 'two', { ifVersion: version });
     const again = await put('/workspace/a', 'two', { ifVersion: version });
     expect(again.version).toBe(second.version);
   });
 
-  test('a write keeps the mode, drops set-id bits, and takes a hard link apart', async () => {
+  test('a write keeps the mode, drops set-id bits, and breaks a hard link', async () => {
     writeFileSync(at('a'), 'old');
     chmodSync(at('a'), 0o4750);
     linkSync(at('a'), at('other'));
@@ -84,7 +84,7 @@ describe.each(RESOLUTION_MODES)('files of a workspace, where %s', (_how, without
     expect(await errorCode(put('/workspace/a', 'newer'))).toBe('permission_denied');
   });
 
-  test('a write through a link reaches what it leads to, and the link stays', async () => {
+  test('a write through a link changes its target, and the link stays', async () => {
     mkdirSync(at('d'));
     writeFileSync(at('d/x'), 'old');
     symlinkSync('/workspace/d/x', at('link'));
@@ -101,7 +101,7 @@ describe.each(RESOLUTION_MODES)('files of a workspace, where %s', (_how, without
     expect(existsSync(join(scene.top, 'escape'))).toBe(false);
   });
 
-  test('a large file is written in pieces and read in pieces of one version', async () => {
+  test('a large file is written and read in chunks of one version', async () => {
     const content = Buffer.alloc(9 * 2 ** 20 + 17, 'abcdefg');
     const uploads = await scene.files.uploads();
     const id = uploads.begin(await scene.files.target('/workspace/big'), { create: true });
@@ -138,7 +138,7 @@ describe.each(RESOLUTION_MODES)('files of a workspace, where %s', (_how, without
     expect(readdirSync(at(''))).toEqual(['big']);
   });
 
-  test('a large file that is replaced by version is the one that was looked at', async () => {
+  test('a large file is replaced only if it is the checked one', async () => {
     writeFileSync(at('big'), Buffer.alloc(5 * 2 ** 20, 'a'));
     const { version } = await scene.files.read('/workspace/big', { ...READ_ALL, length: 1 });
     expect(version).toMatch(/^s-/);
@@ -146,7 +146,7 @@ describe.each(RESOLUTION_MODES)('files of a workspace, where %s', (_how, without
     expect(readFileSync(at('big'), 'utf8')).toBe('small');
   });
 
-  test('what an editor and the agent write at once is one of the two, or a conflict', async () => {
+  test('of concurrent writes by an editor and an agent one wins, or they conflict', async () => {
     let { version } = await put('/workspace/a', 'editor 0');
     let conflicts = 0;
     for (let round = 1; round <= 100; round += 1) {

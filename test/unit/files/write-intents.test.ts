@@ -18,7 +18,7 @@ import { contentVersion } from '../../../sidecar/files/version.ts';
 import { WorkspaceFiles } from '../../../sidecar/files/workspace-files.ts';
 import { type ExpectedFile, NOT_CREATED, WriteIntents } from '../../../sidecar/files/write-intents.ts';
 
-describe('a write that was cut off is finished or undone by the next sidecar', () => {
+describe('an interrupted write is finished or undone by the next sidecar', () => {
   let top: string;
   let folder: string;
   beforeEach(() => {
@@ -59,11 +59,11 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
   }
   const old: ExpectedFile = { kind: 'content', version: contentVersion(Buffer.from('old')) };
 
-  test('before the names were swapped: the old content stays', async () => {
+  test('before the swap: the old content stays', async () => {
     expect(await after('old', 'new', 'temporary', old)).toEqual({ content: 'old', names: ['a'], notes: [] });
   });
 
-  test('after it, with the right content out: the new stays', async () => {
+  test('after the swap of the expected file: the new content stays', async () => {
     expect(await after('new', 'old', 'named', old)).toEqual({ content: 'new', names: ['a'], notes: [] });
     expect(await after('new', 'whatever', 'named', { kind: 'anything' })).toMatchObject({
       content: 'new',
@@ -71,7 +71,7 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
     });
   });
 
-  test("after it, with somebody's edit out: the edit goes back", async () => {
+  test("after the swap of somebody's edit: the edit goes back", async () => {
     expect(await after('new', 'agent edit', 'named', old)).toEqual({
       content: 'agent edit',
       names: ['a'],
@@ -79,11 +79,11 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
     });
   });
 
-  test('with nothing left: nothing is done', async () => {
+  test('with nothing left: nothing changes', async () => {
     expect(await after('new', null, 'named', old)).toEqual({ content: 'new', names: ['a'], notes: [] });
   });
 
-  test('a note that is written anew holds until the new one is whole', async () => {
+  test('a record stays valid until its replacement is complete', async () => {
     const intents = new WriteIntents(new TemporaryEntries(join(top, 'control')));
     const name = intents.newName();
     const path = join(top, 'control', 'entries', name.toString());
@@ -100,7 +100,7 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
     expect(await after('old', 'new', 'temporary', old)).toEqual({ content: 'old', names: ['a'], notes: [] });
   });
 
-  test('a note that was cut off, or a folder that has gone, is no obstacle', async () => {
+  test('a truncated record or a missing folder is skipped', async () => {
     const entries = join(top, 'control', 'entries');
     mkdirSync(entries, { recursive: true });
     writeFileSync(join(entries, '.holdfast-write-0000000000000001'), '{"folder": "2f');
@@ -117,7 +117,7 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
     expect((await after('new', null, 'named', old)).notes).toEqual([]);
   });
 
-  describe('what somebody else put under a temporary name stays', () => {
+  describe('a file of somebody else under a temporary name stays', () => {
     /** `staged`: what the note says of the new content; `there`: what has the temporary name now. */
     async function left(
       staged: string,
@@ -145,7 +145,7 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
     }
     const file = (path: string): void => writeFileSync(path, 'of the agent');
 
-    test('before the file was made', async () => {
+    test('before the file was created', async () => {
       expect(await left(NOT_CREATED, { kind: 'anything' }, file)).toEqual(['a', 'theirs']);
       expect(await left(NOT_CREATED, { kind: 'anything' }, (path) => mkdirSync(path))).toEqual([
         'a',
@@ -154,7 +154,7 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
       expect(await left(NOT_CREATED, { kind: 'anything' }, (path) => writeFileSync(path, ''))).toEqual(['a']);
     });
 
-    test('before the names were swapped', async () => {
+    test('before the swap', async () => {
       for (const expected of [old, { kind: 'anything' }] as const) {
         expect(await left('1:1', expected, file)).toEqual(['a', 'theirs']);
         expect(await left('1:1', expected, (path) => mkdirSync(path))).toEqual(['a', 'theirs']);

@@ -7,7 +7,7 @@ import { SeededRandom } from '../../fixtures/protocol/seeded-random.ts';
 
 const SEGMENT = 100;
 
-describe('the last output of a terminal', () => {
+describe('the scrollback of a terminal', () => {
   let folder: string;
   beforeEach(() => {
     folder = mkdtempSync(join(tmpdir(), 'holdfast-scrollback-'));
@@ -24,7 +24,7 @@ describe('the last output of a terminal', () => {
     }
   }
 
-  test('is the end of all that was written, one to two segments of it, also for the next sidecar', () => {
+  test('has the last one to two segments of the output, also for the next sidecar', () => {
     const random = new SeededRandom(3);
     let scrollback = Scrollback.open(join(folder, 'one'), SEGMENT);
     expect(scrollback.hasBegun).toBe(false);

@@ -15,7 +15,7 @@ function asTelnetd(input: Buffer): Buffer {
 }
 
 describe('telnet between the sidecar and a terminal', () => {
-  test('any input arrives as it was', () => {
+  test('any input arrives unchanged', () => {
     const random = new SeededRandom(7);
     const odd = [0xff, 0x0d, 0x0a, 0x00, 0x41, 0x1e, 0xf0];
     for (let n = 0; n < 2000; n += 1) {
@@ -26,7 +26,7 @@ describe('telnet between the sidecar and a terminal', () => {
     }
   });
 
-  test('output begins after the mark, in whatever pieces, and is unescaped', () => {
+  test('output after the start marker is unescaped, however it is split into chunks', () => {
     const sent = Buffer.from('fffd01fffd1ffffb01fffb030d0d0a1e41ffff421effffff' + 'ff43', 'hex');
     for (const size of [1, 2, 3, 5, sent.length]) {
       const decoder = new OutputDecoder(false);
@@ -38,7 +38,7 @@ describe('telnet between the sidecar and a terminal', () => {
     }
   });
 
-  test('the next sidecar goes on without a mark', () => {
+  test('the next sidecar continues without a start marker', () => {
     expect(new OutputDecoder(true).decode(Buffer.from('on')).toString()).toBe('on');
   });
 });

@@ -36,7 +36,7 @@ function busySender(): { sender: PackUploader; refuse: () => void; goOn: () => v
 
 const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 20));
 
-test('whoever waits for room is told when the store refuses something, whatever is being compressed', async () => {
+test('waiting for capacity fails as soon as the store refuses a pack, even while frames are compressed', async () => {
   const { sender, refuse, goOn } = busySender();
   await turn();
   const waiting = rejectedError(sender.waitForCapacity());
@@ -46,7 +46,7 @@ test('whoever waits for room is told when the store refuses something, whatever 
   expect(await rejectedError(sender.end())).toBe(FULL);
 });
 
-test('and when the sender is closed', async () => {
+test('waiting for capacity fails when the uploader is closed', async () => {
   const { sender, goOn } = busySender();
   await turn();
   const waiting = expect(sender.waitForCapacity()).rejects.toThrow('the upload is closed');
