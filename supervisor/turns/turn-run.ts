@@ -23,7 +23,7 @@ export interface TurnRunOptions {
   readonly records: TurnRecords;
   readonly sessions: SessionRecords;
   readonly output: TurnOutput;
-  readonly lifecycle: Lifecycle;
+  readonly lifecycle: Pick<Lifecycle, 'attach' | 'dispatch' | 'endAgent' | 'environment' | 'row' | 'thaw'>;
   readonly activeWork: ActiveWork;
   readonly changes: ChangeNotifier;
   readonly profileOf: (turn: TurnRow) => Profile;

@@ -1,0 +1,183 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { ProfileSchema } from '../../../protocol/profile.ts';
+import { ChangeNotifier } from '../../../supervisor/base/change-notifier.ts';
+import type { Log } from '../../../supervisor/base/log.ts';
+import { Artifacts } from '../../../supervisor/history/artifacts.ts';
+import { EventLog } from '../../../supervisor/history/event-log.ts';
+import { SessionRecords } from '../../../supervisor/history/session-records.ts';
+import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
+import { ActiveWork } from '../../../supervisor/sandboxes/active-work.ts';
+import type { ReadySandbox } from '../../../supervisor/sandboxes/lifecycle.ts';
+import { Sessions } from '../../../supervisor/store/sessions.ts';
+import { Turns } from '../../../supervisor/store/turns.ts';
+import { TurnRecords } from '../../../supervisor/turns/turn-records.ts';
+import { TurnRun, type TurnRunOptions } from '../../../supervisor/turns/turn-run.ts';
+import { waitUntil } from '../../fixtures/sidecar/turns.ts';
+import {
+  newTurn,
+  sessionId,
+  sessionRow,
+  temporaryDatabase,
+  temporaryHome,
+  turnId,
+} from '../../fixtures/store/temporary-home.ts';
+import { BUSYBOX, HostSandbox } from '../sidecar/host-sandbox.ts';
+
+const SESSION = sessionId(0);
+const TURN = turnId(0);
+const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, child: () => silent };
+const COUNTING = 'for n in 1 2 3 4 5; do echo $n; sleep 0.2; done; cat';
+const COUNTED = '1\n2\n3\n4\n5\ninput';
+
+/** A turn with a real database, sidecar and runner. The engine is a fake, because it has to fail on demand. */
+async function given(script = COUNTING) {
+  const home = temporaryHome();
+  const database = temporaryDatabase(home);
+  const [sessions, turns, events] = [new Sessions(database), new Turns(database), new EventLog(database)];
+  const output = new TurnOutput(database, events, new Artifacts(home));
+  const profile = ProfileSchema.parse({
+    name: 'counter',
+    agent: { protocol: 'command', command: ['sh', '-c', script] },
+  });
+  const engine = {
+    sandbox: null as HostSandbox | null,
+    started: 0,
+    ended: [] as string[],
+    /** Errors of the next calls of `endAgent`. */
+    failures: [] as HoldfastError[],
+    onStart: (_: HostSandbox): void => undefined,
+  };
+  const lifecycle: TurnRunOptions['lifecycle'] = {
+    row: () => sessions.find(SESSION),
+    environment: () => ({}),
+    thaw: () => Promise.resolve(),
+    attach: () =>
+      engine.sandbox === null
+        ? Promise.reject(new HoldfastError('sandbox_lost', 'There is no sandbox'))
+        : Promise.resolve({ client: engine.sandbox.client, agentEnd: null }),
+    async dispatch(): Promise<ReadySandbox> {
+      if (engine.sandbox === null || engine.ended.includes(engine.sandbox.session)) {
+        const sandbox = await HostSandbox.start();
+        onTestFinished(() => sandbox.dispose());
+        engine.sandbox = sandbox;
+        engine.started += 1;
+        engine.onStart(sandbox);
+      }
+      return {
+        dispatched: { reused: false, case: 'create' },
+        client: engine.sandbox.client,
+        row: sessions.find(SESSION),
+        dispatchMs: 1,
+      } as ReadySandbox;
+    },
+    async endAgent() {
+      const failure = engine.failures.shift();
+      if (failure !== undefined) throw failure;
+      await engine.sandbox?.stopRunner();
+      engine.ended.push(engine.sandbox?.session ?? '');
+    },
+  };
+  sessions.insert(sessionRow(0));
+  turns.insert(newTurn(0, { input: Buffer.from('input') }));
+  const now = (): number => Date.now();
+  const changes = new ChangeNotifier();
+  const activeWork = new ActiveWork();
+  const records = new TurnRecords({
+    ...{ database, turns, events, output, activeWork, changes, now },
+    sessions: new SessionRecords(database, sessions, events, now),
+    reserve: { retryOnFullDisk: (work) => work() },
+  });
+  const options: TurnRunOptions = {
+    ...{ turns, records, output, lifecycle, activeWork, changes, now },
+    sessions: new SessionRecords(database, sessions, events, now),
+    profileOf: () => profile,
+    isFrozen: () => false,
+    beforeTurn: () => Promise.resolve(),
+    log: silent,
+  };
+  return {
+    engine,
+    row: () => turns.getOrThrow(TURN),
+    output: () => output.read(TURN, 'stdout', 0, 1000).toString(),
+    countEvents: (type: string) =>
+      events.read(SESSION, { limit: 1000 }).filter((one) => one.type === type).length,
+    /** What a supervisor that finds the row begins with. */
+    run: (changed = options) => new TurnRun(turns.getOrThrow(TURN), changed),
+    options,
+  };
+}
+
+describe.skipIf(BUSYBOX === null)('the run of a turn', { timeout: 60_000 }, () => {
+  test('a damaged run directory: the turn gets another sandbox, although the engine fails at first', async () => {
+    const { engine, row, output, countEvents, run } = await given();
+    engine.failures.push(new HoldfastError('engine_unavailable', 'The engine does not answer'));
+    engine.onStart = ({ client }) => {
+      if (engine.started > 1) return;
+      const details = { runDirectory: 'damaged' };
+      client.launchTurn = () =>
+        Promise.reject(new HoldfastError('sandbox_lost', 'The turn cannot be handed over', { details }));
+    };
+    await run().run();
+    expect(row()).toMatchObject({ status: 'succeeded', exitCode: 0, error: null });
+    expect(output()).toBe(COUNTED);
+    expect(engine).toMatchObject({ started: 2, failures: [] });
+    expect(engine.ended).toHaveLength(1);
+    expect(['turn.started', 'turn.restarted', 'turn.ended'].map(countEvents)).toEqual([1, 1, 1]);
+  });
+
+  test('it continues in another supervisor from the stored offsets, also when the sidecar was killed meanwhile', async () => {
+    const { engine, row, output, countEvents, run } = await given();
+    const first = run();
+    const settled = first.run();
+    await waitUntil('some output is stored', () => row().stdoutBytes > 0);
+    first.detach();
+    await settled;
+    expect(row().status).toBe('running');
+    await engine.sandbox?.replaceSidecar();
+    await run().run();
+    expect(row()).toMatchObject({ status: 'succeeded', exitCode: 0 });
+    expect(output()).toBe(COUNTED);
+    expect(['turn.started', 'turn.ended'].map(countEvents)).toEqual([1, 1]);
+    expect(engine.started).toBe(1);
+  });
+
+  test('it connects again when the sidecar is killed while it is followed', async () => {
+    const { engine, row, output, run } = await given();
+    const settled = run().run();
+    await waitUntil('some output is stored', () => row().stdoutBytes > 0);
+    await engine.sandbox?.replaceSidecar();
+    await settled;
+    expect(row()).toMatchObject({ status: 'succeeded', exitCode: 0 });
+    expect(output()).toBe(COUNTED);
+  });
+
+  test('a cancel ends a program that ignores TERM, within its grace', async () => {
+    const { row, countEvents, run } = await given("trap '' TERM; echo ready; while :; do sleep 0.1; done");
+    const turn = run();
+    const settled = turn.run();
+    await waitUntil('the program runs', () => row().stdoutBytes > 0);
+    turn.cancel();
+    turn.cancel();
+    await settled;
+    expect(row()).toMatchObject({ status: 'cancelled', error: { data: { code: 'cancelled' } } });
+    await sleep(50);
+    expect(countEvents('turn.ended')).toBe(1);
+  });
+
+  test('a cancel during the snapshot ends the turn without a launch', async () => {
+    const { row, countEvents, run, options } = await given();
+    const turn = run({
+      ...options,
+      beforeTurn: (_, __, signal) =>
+        new Promise((resolve) => {
+          signal.addEventListener('abort', () => resolve());
+          turn.cancel();
+        }),
+    });
+    await turn.run();
+    expect(row()).toMatchObject({ status: 'cancelled', launchedAt: null });
+    expect(countEvents('turn.ended')).toBe(1);
+  });
+});
