@@ -18,6 +18,7 @@ import { SCHEME, SNAPSHOT_SCHEME } from './files/location.ts';
 import { ImportedConfiguration } from './files/imported-configuration.ts';
 import { SessionSettings } from './files/session-settings.ts';
 import { ChangeTimes } from './files/change-times.ts';
+import { LinkTabs } from './files/link-tabs.ts';
 import { WorkspaceFiles } from './files/workspace-files.ts';
 import { SessionFiles } from './files/session-files.ts';
 import { WindowGuard } from './files/window-guard.ts';
@@ -78,9 +79,9 @@ export class Holdfast implements Disposable {
     // Before the file systems are registered, so that no file is read unguarded.
     const cachedSettings = new CachedSettings(context.globalStorageUri);
     const guard = own.add(new WindowGuard(context.globalState, cachedSettings));
-    const guardedFiles = new GuardedFiles(files, guard, new ImportedConfiguration(files));
+    const guardedFiles = new GuardedFiles(files, guard, connection, new ImportedConfiguration(files));
     own.add(workspace.registerFileSystemProvider(SCHEME, guardedFiles, { isCaseSensitive: true }));
-    const snapshotFiles = new GuardedFiles(own.add(new SnapshotFiles(connection)), guard);
+    const snapshotFiles = new GuardedFiles(own.add(new SnapshotFiles(connection)), guard, connection);
     own.add(
       workspace.registerFileSystemProvider(SNAPSHOT_SCHEME, snapshotFiles, {
         isCaseSensitive: true,
@@ -88,6 +89,7 @@ export class Holdfast implements Disposable {
       }),
     );
     own.add(window.registerFileDecorationProvider(new ConfigurationDecorations()));
+    own.add(new LinkTabs(connection));
     own.add(trackSessionWindow());
     const sessions = own.add(new SessionList(connection));
     const windowSession = own.add(new WindowSession(sessions));

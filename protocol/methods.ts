@@ -21,7 +21,7 @@ import {
 } from './entities.ts';
 import { POLICY_METHODS } from './egress.ts';
 import { FILES_METHODS } from './files.ts';
-import { SnapshotIdSchema } from './ids.ts';
+import { HomeIdSchema, SnapshotIdSchema } from './ids.ts';
 import { ProfileNameSchema } from './profile.ts';
 import { SEARCH_METHODS, SEARCH_NOTIFICATIONS } from './search.ts';
 import {
@@ -86,6 +86,8 @@ export const METHODS = {
       protocolVersion: z.string(),
       supervisor: ClientInfoSchema.extend({ pid: z.number().int(), epoch: z.number().int() }),
       home: z.string(),
+      /** The random id of the home, which links name. */
+      homeId: HomeIdSchema,
       /** Capabilities of this supervisor beyond version 1. */
       capabilities: z.record(z.string(), z.boolean()),
     }),

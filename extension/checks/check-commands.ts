@@ -18,7 +18,8 @@ import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
-import { workspaceUri } from '../files/location.ts';
+import { locate, workspaceUri } from '../files/location.ts';
+import type { LocalHome } from '../files/location.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { sessionTitle } from '../sessions/listing.ts';
@@ -144,7 +145,7 @@ export class CheckCommands implements Disposable {
     const uris = new Map<string, Promise<Uri | null>>();
     const placed = await Promise.all(
       problems.map(async (problem) => {
-        const uri = uris.get(problem.path) ?? findFile(session, problem.path);
+        const uri = uris.get(problem.path) ?? findFile(this.#connection, session, problem.path);
         uris.set(problem.path, uri);
         return { problem, uri: await uri };
       }),
@@ -164,7 +165,8 @@ export class CheckCommands implements Disposable {
   #clear(session: string): void {
     const old: Uri[] = [];
     this.#diagnostics.forEach((uri) => {
-      if (uri.authority === session) old.push(uri);
+      const location = locate(uri);
+      if (location.kind !== 'nowhere' && location.session === session) old.push(uri);
     });
     for (const uri of old) this.#diagnostics.delete(uri);
   }
@@ -192,9 +194,9 @@ function diagnosticOf({ line, column, severity, message }: Problem, check: strin
 }
 
 /** The file of the workspace that a tool's path means; null where there is none. */
-async function findFile(session: string, path: string): Promise<Uri | null> {
+async function findFile(home: LocalHome, session: string, path: string): Promise<Uri | null> {
   for (const candidate of workspaceCandidates(path)) {
-    const uri = workspaceUri(session, candidate);
+    const uri = workspaceUri(home, session, candidate);
     const exists = await Promise.resolve(workspace.fs.stat(uri)).then(
       () => true,
       () => false,

@@ -1,7 +1,9 @@
+import { readFileSync } from 'node:fs';
 import { setImmediate as immediately } from 'node:timers/promises';
 import { EventEmitter } from 'vscode';
 import type { Disposable, Event, LogOutputChannel } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { homePaths } from '../../protocol/home.ts';
 import type { ClientInfo, MethodName, Params, Result } from '../../protocol/methods.ts';
 import { compareBuilds } from '../../protocol/client/builds.ts';
 import { connectSupervisor } from '../../protocol/client/connect.ts';
@@ -16,6 +18,8 @@ import type { ConnectionState, SupervisorExit } from './state.ts';
 const ENGINE_POLL_MS = 5_000;
 const READY_MS = 20_000;
 const MAX_EXITS = 10;
+/** As `HomeIdSchema`, which is in the second bundle. */
+const HOME_ID = /^[a-z2-7]{26}$/;
 /** How long a replaced supervisor's successor may take to answer, and how often it is tried. */
 const SUCCESSOR_MS = 3_000;
 const SUCCESSOR_POLL_MS = 100;
@@ -37,6 +41,7 @@ export class Connection implements Disposable {
   readonly #connected = new EventEmitter<SupervisorPeer>();
   readonly #disposed = new AbortController();
   #state: ConnectionState = { kind: 'unused' };
+  #homeId: string | undefined;
   #exits: SupervisorExit[] = [];
   #startFailed = false;
   #wake: (() => void) | undefined;
@@ -52,6 +57,15 @@ export class Connection implements Disposable {
 
   get state(): ConnectionState {
     return this.#state;
+  }
+
+  /**
+   * The id of the home, which links name. It is known before there is a connection, because the home is on this machine.
+   * Undefined: nothing has created the home yet.
+   */
+  get homeId(): string | undefined {
+    this.#homeId ??= readHomeId(this.#options.home);
+    return this.#homeId;
   }
 
   /** The current peer, if there is a connection. */
@@ -201,6 +215,7 @@ export class Connection implements Disposable {
       `Connected to supervisor ${hello.supervisor.version} (build ${hello.supervisor.build}, ` +
         `pid ${hello.supervisor.pid}) of ${hello.home} in ${Date.now() - startedAt} ms`,
     );
+    this.#homeId = hello.homeId;
     try {
       const { engine } = await peer.call('supervisor/status', {}, { timeoutMs: READY_MS, signal });
       this.#set(connectedState(peer, engine));
@@ -276,6 +291,15 @@ export class Connection implements Disposable {
       }
       this.#wake = wake;
     });
+  }
+}
+
+/** Undefined where the home or its id cannot be read: the supervisor then says why, or creates it. */
+function readHomeId(home: string): string | undefined {
+  try {
+    return HOME_ID.exec(readFileSync(homePaths(home).id, 'utf8').trim())?.[0];
+  } catch {
+    return undefined;
   }
 }
 

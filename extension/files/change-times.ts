@@ -1,5 +1,6 @@
 import { EventEmitter } from 'vscode';
 import type { Uri } from 'vscode';
+import { fileKey } from './location.ts';
 
 const MAX_FILES = 20_000;
 
@@ -11,17 +12,17 @@ export class ChangeTimes {
 
   /** Records the time from a directory listing. Fires no event, because nothing has changed. */
   recordListed(uri: Uri, mtimeMs: number): void {
-    this.#set(uri.toString(), mtimeMs);
+    this.#set(fileKey(uri), mtimeMs);
   }
 
   recordChanged(uris: readonly Uri[]): void {
     const now = Date.now();
-    for (const uri of uris) this.#set(uri.toString(), now);
+    for (const uri of uris) this.#set(fileKey(uri), now);
     this.#changed.fire([...uris]);
   }
 
   lastChangeOf(uri: Uri): number {
-    return this.#times.get(uri.toString()) ?? 0;
+    return this.#times.get(fileKey(uri)) ?? 0;
   }
 
   #set(key: string, time: number): void {

@@ -5,7 +5,7 @@ import type { SupervisorPeer } from '../../protocol/client/connect.ts';
 import type { FileChange } from '../../protocol/watch.ts';
 import type { Connection } from '../connection/connection.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
-import { workspaceUri } from './location.ts';
+import { siblingUri } from './location.ts';
 
 const MAX_EXCLUDES = 200;
 const MAX_EXCLUDE_CHARACTERS = 1000;
@@ -19,6 +19,8 @@ const KINDS = {
 } as const satisfies Record<FileChange['kind'], FileChangeType>;
 
 interface Watch {
+  /** As VS Code gave it: changes are reported with its authority. */
+  readonly uri: Uri;
   readonly session: string;
   readonly path: string;
   readonly recursive: boolean;
@@ -37,7 +39,7 @@ interface Watch {
 export class FileWatches implements Disposable {
   readonly #connection: Connection;
   readonly #emit: (events: FileChangeEvent[]) => void;
-  readonly #rescan: (session: string, path: string) => void;
+  readonly #rescan: (folder: Uri, session: string) => void;
   readonly #watches = new Set<Watch>();
   /** Sessions whose files were read while no watch was open. */
   readonly #unwatched = new Set<string>();
@@ -46,8 +48,8 @@ export class FileWatches implements Disposable {
   constructor(options: {
     readonly connection: Connection;
     readonly emit: (events: FileChangeEvent[]) => void;
-    /** Changes below the path may have been missed. */
-    readonly rescan: (session: string, path: string) => void;
+    /** Changes below the folder may have been missed. */
+    readonly rescan: (folder: Uri, session: string) => void;
   }) {
     this.#connection = options.connection;
     this.#emit = options.emit;
@@ -66,13 +68,14 @@ export class FileWatches implements Disposable {
     this.#owned.dispose();
   }
 
-  /** `path`: a path in the workspace. */
+  /** `path`: the path of the URI in the workspace. */
   watch(
-    session: string,
-    path: string,
+    uri: Uri,
+    { session, path }: { readonly session: string; readonly path: string },
     options: { readonly recursive: boolean; readonly excludes: readonly string[] },
   ): Disposable {
     const watch: Watch = {
+      uri,
       session,
       path,
       recursive: options.recursive,
@@ -113,10 +116,10 @@ export class FileWatches implements Disposable {
       if (watch === undefined) return;
       const events = changes.map(({ path, kind }) => ({
         type: KINDS[kind],
-        uri: workspaceUri(watch.session, path),
+        uri: siblingUri(watch.uri, path),
       }));
       if (events.length > 0) this.#emit(events);
-      if (overflow) this.#rescan(watch.session, watch.path);
+      if (overflow) this.#rescan(siblingUri(watch.uri, watch.path), watch.session);
       if (ended) {
         watch.subscription = undefined;
         this.#scheduleRetry(watch);
@@ -139,7 +142,9 @@ export class FileWatches implements Disposable {
       });
       watch.subscription = { peer, id: subscription };
       watch.failures = 0;
-      if (this.#unwatched.delete(session) || watch.needsRescan) this.#rescan(session, path);
+      if (this.#unwatched.delete(session) || watch.needsRescan) {
+        this.#rescan(siblingUri(watch.uri, path), session);
+      }
       watch.needsRescan = true;
     } catch (error) {
       this.#onFailure(watch, error);

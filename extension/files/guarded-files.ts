@@ -2,18 +2,20 @@ import { Disposable, FileSystemError } from 'vscode';
 import type { Event, FileChangeEvent, FileStat, FileSystemProvider, FileType, Uri } from 'vscode';
 import { sanitize } from '../base/sanitize.ts';
 import { MARK_SUFFIX } from './configuration-paths.ts';
-import { configurationNameIn } from './location.ts';
+import { configurationNameIn, otherHomeOf } from './location.ts';
+import type { LocalHome } from './location.ts';
 import type { ImportedConfiguration } from './imported-configuration.ts';
 import type { WindowGuard } from './window-guard.ts';
 
 /**
  * Limits what VS Code can read of an agent's files: nothing under a configuration name, and nothing at all in a window
- * that was opened on a folder that an agent can write. There is no exception for windows that look safe, because VS
+ * that was opened on a folder that an agent can write. A file of another home gets an error that says so. There is no exception for windows that look safe, because VS
  * Code reads the configuration of a folder that a person adds before it notifies the extension.
  */
 export class GuardedFiles implements FileSystemProvider {
   readonly #files: FileSystemProvider;
   readonly #guard: WindowGuard;
+  readonly #home: LocalHome;
   readonly #imports: ImportedConfiguration | undefined;
   /** Absent where the wrapped provider has none: VS Code then copies by reading and writing. */
   readonly copy?: NonNullable<FileSystemProvider['copy']>;
@@ -22,9 +24,15 @@ export class GuardedFiles implements FileSystemProvider {
    * `imports` accepts files with a configuration name that a person copies into the workspace. Without it they are
    * refused.
    */
-  constructor(files: FileSystemProvider, guard: WindowGuard, imports?: ImportedConfiguration) {
+  constructor(
+    files: FileSystemProvider,
+    guard: WindowGuard,
+    home: LocalHome,
+    imports?: ImportedConfiguration,
+  ) {
     this.#files = files;
     this.#guard = guard;
+    this.#home = home;
     this.#imports = imports;
     if (files.copy !== undefined) {
       const copy = files.copy.bind(files);
@@ -103,9 +111,19 @@ export class GuardedFiles implements FileSystemProvider {
     }
   }
 
-  /** Why VS Code must not access this URI; undefined where it may. Throws while the window must not access any file. */
+  /**
+   * Why VS Code must not access this URI; undefined where it may. Throws while the window must not access any file, and
+   * for a file of another home.
+   */
   #refusal(uri: Uri): FileSystemError | undefined {
     this.#guard.assertFilesAllowed();
+    const other = otherHomeOf(uri, this.#home);
+    if (other !== undefined) {
+      throw FileSystemError.Unavailable(
+        `This link belongs to another machine's Holdfast (home ${other}). ` +
+          'Open it in VS Code on that machine, for example with Remote-SSH',
+      );
+    }
     const name = configurationNameIn(uri);
     if (name === undefined) return undefined;
     return FileSystemError.NoPermissions(

@@ -1,12 +1,13 @@
-import { Uri } from 'vscode';
-import { SessionIdSchema, SnapshotIdSchema } from '../../protocol/ids.ts';
+import { Uri, workspace } from 'vscode';
+import { formatAuthority, parseSessionAuthority, parseSnapshotAuthority } from '../../protocol/links.ts';
+import type { LinkAuthority } from '../../protocol/links.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import { parseDisplayPath, displayPath } from './configuration-paths.ts';
 
-/** `holdfast://<session>/workspace/…` */
+/** `holdfast://<session>.<home id>/workspace/…`; without a home id it means the home of this machine. */
 export const SCHEME = 'holdfast';
 
-/** `holdfast-snapshot://<snapshot>/workspace/…` */
+/** `holdfast-snapshot://<snapshot>.<home id>/workspace/…` */
 export const SNAPSHOT_SCHEME = 'holdfast-snapshot';
 
 /** What a URI of ours refers to: a path in a workspace, or the folder above it, which only we provide. */
@@ -15,18 +16,38 @@ export type Location =
   | { readonly kind: 'workspace'; readonly session: string; readonly path: string }
   | { readonly kind: 'nowhere' };
 
+/** The home that this window works with. `homeId` is undefined if this machine has none yet. */
+export interface LocalHome {
+  readonly homeId: string | undefined;
+}
+
+/** A path in a session's workspace. */
+export interface WorkspaceFile {
+  readonly session: string;
+  readonly path: string;
+}
+
 export function locate(uri: Uri): Location {
-  if (!SessionIdSchema.safeParse(uri.authority).success) return { kind: 'nowhere' };
-  return below(uri);
+  return locateBelow(parseSessionAuthority(uri.authority), uri);
 }
 
 /** The same for a snapshot's files; `session` is then the snapshot's id. */
 export function locateSnapshot(uri: Uri): Location {
-  if (!SnapshotIdSchema.safeParse(uri.authority).success) return { kind: 'nowhere' };
-  return below(uri);
+  return locateBelow(parseSnapshotAuthority(uri.authority), uri);
 }
 
-function below({ authority: session, path }: Uri): Location {
+/** The id of another home that a URI of ours names; undefined where it means the local one. */
+export function otherHomeOf({ scheme, authority }: Uri, { homeId }: LocalHome): string | undefined {
+  // First, because the parsers are in the second bundle.
+  if (!authority.includes('.')) return undefined;
+  const parse = scheme === SNAPSHOT_SCHEME ? parseSnapshotAuthority : parseSessionAuthority;
+  const home = parse(authority)?.home ?? homeId;
+  return home === homeId ? undefined : home;
+}
+
+function locateBelow(owner: LinkAuthority | undefined, { path }: Uri): Location {
+  if (owner === undefined) return { kind: 'nowhere' };
+  const session = owner.id;
   const trimmed = path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path;
   if (trimmed === '' || trimmed === '/') return { kind: 'root', session };
   if (trimmed !== WORKSPACE && !trimmed.startsWith(`${WORKSPACE}/`)) return { kind: 'nowhere' };
@@ -46,18 +67,56 @@ export function configurationNameIn({ path }: Uri): string | undefined {
  * The folder that a window opens. It contains only `workspace/`, so VS Code finds no file of the agent where it looks
  * for the configuration of a folder.
  */
-export function rootUri(session: string): Uri {
-  return Uri.from({ scheme: SCHEME, authority: session, path: '/' });
+export function rootUri(home: LocalHome, session: string): Uri {
+  return Uri.from({ scheme: SCHEME, authority: authorityOf(SCHEME, session, home), path: '/' });
 }
 
 /** `path`: `/workspace/…` as the agent sees it. `locate` is the inverse. */
-export function workspaceUri(session: string, path: string): Uri {
-  return Uri.from({ scheme: SCHEME, authority: session, path: displayPath(path) });
+export function workspaceUri(home: LocalHome, session: string, path: string): Uri {
+  const authority = authorityOf(SCHEME, session, home);
+  return Uri.from({ scheme: SCHEME, authority, path: displayPath(path) });
 }
 
 /** The same for a file of a snapshot. */
-export function snapshotUri(snapshot: string, path: string): Uri {
-  return Uri.from({ scheme: SNAPSHOT_SCHEME, authority: snapshot, path: displayPath(path) });
+export function snapshotUri(home: LocalHome, snapshot: string, path: string): Uri {
+  const authority = authorityOf(SNAPSHOT_SCHEME, snapshot, home);
+  return Uri.from({ scheme: SNAPSHOT_SCHEME, authority, path: displayPath(path) });
+}
+
+/**
+ * The URI that this window uses for the file of a link without a home id; undefined where the link has that form, or is
+ * none of ours.
+ */
+export function canonicalUri(home: LocalHome, uri: Uri): Uri | undefined {
+  if ((uri.scheme !== SCHEME && uri.scheme !== SNAPSHOT_SCHEME) || uri.authority.includes('.'))
+    return undefined;
+  const parse = uri.scheme === SNAPSHOT_SCHEME ? parseSnapshotAuthority : parseSessionAuthority;
+  const owner = parse(uri.authority);
+  const authority = owner === undefined ? uri.authority : authorityOf(uri.scheme, owner.id, home);
+  return authority === uri.authority ? undefined : uri.with({ authority });
+}
+
+/** The same for every link to one file, with or without a home id. Files of other homes are never read. */
+export function fileKey(uri: Uri): string {
+  const [id = ''] = uri.authority.split('.', 1);
+  return uri.with({ authority: id }).toString();
+}
+
+/** Another path of the same session or snapshot, with the authority of `uri`. */
+export function siblingUri(uri: Uri, path: string): Uri {
+  return Uri.from({ scheme: uri.scheme, authority: uri.authority, path: displayPath(path) });
+}
+
+/**
+ * The authority that the window's own folder has, because to VS Code another authority is another file. A window that was
+ * opened by a link without a home id keeps that form.
+ */
+function authorityOf(scheme: string, id: string, { homeId }: LocalHome): string {
+  const named = homeId === undefined ? id : formatAuthority({ id, home: homeId });
+  const open = workspace.workspaceFolders?.find(
+    ({ uri: { scheme: other, authority } }) => other === scheme && (authority === named || authority === id),
+  );
+  return open?.uri.authority ?? named;
 }
 
 export function baseName(path: string): string {

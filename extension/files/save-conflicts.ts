@@ -19,7 +19,8 @@ import type { Conflict, ConflictResolution } from './conflict-prompts.ts';
 import type { DocumentBases } from './document-bases.ts';
 import { openDocumentOf } from './document-bases.ts';
 import { asFileSystemError } from './file-errors.ts';
-import { SCHEME, baseName, locate, workspaceUri } from './location.ts';
+import { SCHEME, baseName, locate } from './location.ts';
+import type { WorkspaceFile } from './location.ts';
 import { SaveMerger } from './save-merger.ts';
 import { isVersionConflict } from './session-files.ts';
 import type { WritePrecondition, SessionFiles } from './session-files.ts';
@@ -107,8 +108,7 @@ export class SaveConflicts implements Disposable {
    * Saves a document over its base version. Errors: `SaveConflict` where the file has another version; the person is
    * then asked.
    */
-  async save(session: string, path: string, content: Uint8Array, base: string | undefined): Promise<void> {
-    const uri = workspaceUri(session, path);
+  async save(uri: Uri, file: WorkspaceFile, content: Uint8Array, base: string | undefined): Promise<void> {
     const key = uri.toString();
     const isManual = (this.#reasons.get(key) ?? MANUAL) === MANUAL;
     // A person merges by editing the right side of the comparison: saving that replaces the version on the left.
@@ -117,12 +117,12 @@ export class SaveConflicts implements Disposable {
     // A document without a base (its state was lost) may only create the file.
     const precondition = expected === undefined ? { create: true } : { ifVersion: expected };
     try {
-      await this.#write(session, path, content, precondition);
+      await this.#write(uri, file, content, precondition);
     } catch (error) {
       const isDeleted = this.#conflictKind(error, expected) === 'deleted';
-      if (!isDeleted && (await this.#saveMerged(session, path))) return;
+      if (!isDeleted && (await this.#saveMerged(uri, file))) return;
       this.#add({ uri, kind: isDeleted ? 'deleted' : 'changed' }, isManual);
-      throw new SaveConflict(sanitize(baseName(path)), isDeleted);
+      throw new SaveConflict(sanitize(baseName(file.path)), isDeleted);
     }
   }
 
@@ -138,15 +138,14 @@ export class SaveConflicts implements Disposable {
    * The session changed other lines too late for an edit before the save: merges them into the document now, and writes
    * it. False if they cannot be merged.
    */
-  async #saveMerged(session: string, path: string): Promise<boolean> {
-    const uri = workspaceUri(session, path);
+  async #saveMerged(uri: Uri, file: WorkspaceFile): Promise<boolean> {
     const document = openDocumentOf(uri);
     if (document === undefined || !(await this.#merger.merge(document).catch(() => false))) return false;
     const { base } = this.#bases.dirtyBaseOf(uri);
     if (base === undefined) return false;
     try {
       const content = await workspace.encode(document.getText(), { encoding: document.encoding });
-      await this.#write(session, path, content, { ifVersion: base.version });
+      await this.#write(uri, file, content, { ifVersion: base.version });
     } catch (error) {
       this.#conflictKind(error, base.version);
       return false;
@@ -158,12 +157,11 @@ export class SaveConflicts implements Disposable {
   }
 
   async #write(
-    session: string,
-    path: string,
+    uri: Uri,
+    { session, path }: WorkspaceFile,
     content: Uint8Array,
     precondition: WritePrecondition,
   ): Promise<void> {
-    const uri = workspaceUri(session, path);
     const written = await this.#files.write(session, path, content, precondition);
     // The comparison now shows an outdated version.
     this.#comparisons.forget(uri);

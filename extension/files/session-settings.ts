@@ -3,8 +3,9 @@ import type { Disposable, FileStat, Uri } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Connection } from '../connection/connection.ts';
+import { fileNotFound } from './file-errors.ts';
 import { SETTINGS_PATH, folderSettings, isFolderSettings } from './folder-settings.ts';
-import { workspaceUri } from './location.ts';
+import { locate, workspaceUri } from './location.ts';
 
 type Named = Pick<Session, 'id' | 'name' | 'profile'>;
 
@@ -15,7 +16,7 @@ interface Served {
 }
 
 /**
- * Serves `holdfast://<session>/.vscode/settings.json`, where VS Code looks for the settings of a session's folder and
+ * Serves `holdfast://<session>.<home id>/.vscode/settings.json`, where VS Code looks for the settings of a session's folder and
  * where no agent can write. It sets the title of the window and turns off features that are unsafe in a session. No
  * listing shows it.
  *
@@ -47,13 +48,13 @@ export class SessionSettings implements Disposable {
   }
 
   async stat(uri: Uri): Promise<FileStat> {
-    const { text, at } = await this.#serve(uri.authority);
+    const { text, at } = await this.#serve(uri);
     const size = Buffer.byteLength(text);
     return { type: FileType.File, ctime: at, mtime: at, size, permissions: FilePermission.Readonly };
   }
 
   async read(uri: Uri): Promise<Uint8Array> {
-    return Buffer.from((await this.#serve(uri.authority)).text);
+    return Buffer.from((await this.#serve(uri)).text);
   }
 
   /** Updates the titles of sessions that were renamed. */
@@ -64,7 +65,10 @@ export class SessionSettings implements Disposable {
   }
 
   /** Errors: `not_found` where the supervisor knows no such session. */
-  async #serve(id: string): Promise<Served> {
+  async #serve(uri: Uri): Promise<Served> {
+    const location = locate(uri.with({ path: '/' }));
+    if (location.kind === 'nowhere') throw fileNotFound(uri);
+    const id = location.session;
     if (this.#connection.peer === undefined) {
       // VS Code applies no setting of the folder before this answer, and the supervisor may take a while to start.
       this.#connection.ensureConnecting();
@@ -102,7 +106,7 @@ export class SessionSettings implements Disposable {
     this.#untitled.delete(session.id);
     const before = this.#served.get(session.id);
     if (this.#set(session.id, settingsOf(session)) !== before)
-      this.#changed.fire(workspaceUri(session.id, SETTINGS_PATH));
+      this.#changed.fire(workspaceUri(this.#connection, session.id, SETTINGS_PATH));
   }
 
   #set(id: string, text: string): Served {

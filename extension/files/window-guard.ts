@@ -17,7 +17,7 @@ const REASON =
   'and the agent can write there';
 
 /**
- * A window whose folder is `holdfast://<session>/workspace`, or whose workspace file is in a session, would read its
+ * A window whose folder is `holdfast://<session>.<home id>/workspace`, or whose workspace file is in a session, would read its
  * configuration from files of an agent. Until such a window opens the session's root instead, it gets no files at all.
  * VS Code's cached copies of its configuration are deleted before that.
  */

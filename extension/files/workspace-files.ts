@@ -21,7 +21,7 @@ import { withFileSystemErrors, asFileSystemError, outsideWorkspace, fileNotFound
 import { ROOT_STAT, entryType, statType } from './file-types.ts';
 import { StatCache } from './stat-cache.ts';
 import { LargeFiles } from './large-files.ts';
-import { SCHEME, locate, rootUri, workspaceUri } from './location.ts';
+import { SCHEME, locate, siblingUri } from './location.ts';
 import type { Location } from './location.ts';
 import type { SessionSettings } from './session-settings.ts';
 import type { SessionFiles } from './session-files.ts';
@@ -31,7 +31,7 @@ import { FileWatches, refreshFolderEvent } from './file-watches.ts';
 /** How long the connection may be lost before files become read-only. Replacing a supervisor takes less. */
 const LOST_AFTER_MS = 1_000;
 
-/** The file system `holdfast://<session>/`, whose only folder is `workspace/`. */
+/** The file system `holdfast://<session>.<home id>/`, whose only folder is `workspace/`. */
 export class WorkspaceFiles implements FileSystemProvider, Disposable {
   readonly #connection: Connection;
   readonly #files: SessionFiles;
@@ -76,7 +76,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
             events.filter(({ type }) => type !== FileChangeType.Deleted).map(({ uri }) => uri),
           );
         },
-        rescan: (session, path) => this.#rescan(session, path),
+        rescan: (folder, session) => this.#rescan(folder, session),
       }),
     );
     this.#owned.add(connection.onDidChange(() => this.#onConnection()));
@@ -98,13 +98,17 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     const location = locate(uri);
     switch (location.kind) {
       case 'workspace':
-        return this.#watches.watch(location.session, location.path, options);
+        return this.#watches.watch(uri, location, options);
       case 'root':
-        return this.#watches.watch(location.session, WORKSPACE, {
-          ...options,
-          // The globs are relative to the watched folder, which is one level further down.
-          excludes: options.excludes.map((glob) => glob.replace(/^workspace\//, '')),
-        });
+        return this.#watches.watch(
+          uri,
+          { session: location.session, path: WORKSPACE },
+          {
+            ...options,
+            // The globs are relative to the watched folder, which is one level further down.
+            excludes: options.excludes.map((glob) => glob.replace(/^workspace\//, '')),
+          },
+        );
       case 'nowhere':
         return new Disposable(() => undefined);
     }
@@ -138,8 +142,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
       this.#files.list({ session: location.session }, location.path),
     );
     for (const { name, type, mtimeMs } of entries) {
-      if (type === 'file')
-        this.#times.recordListed(workspaceUri(location.session, `${location.path}/${name}`), mtimeMs);
+      if (type === 'file') this.#times.recordListed(siblingUri(uri, `${location.path}/${name}`), mtimeMs);
     }
     return entries.map(({ name, type, linkType }) => [displayName(name), entryType(type, linkType)]);
   }
@@ -170,7 +173,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     const { session, path } = workspaceFile(uri);
     const { isDirty, base } = this.#bases.dirtyBaseOf(uri);
     if (isDirty) {
-      await this.#conflicts.save(session, path, content, base?.version);
+      await this.#conflicts.save(uri, { session, path }, content, base?.version);
       return;
     }
     const { create, overwrite } = options;
@@ -244,17 +247,18 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     }
   }
 
-  #refreshDocuments(below = ''): void {
+  /** `session`: of this session only. */
+  #refreshDocuments(session?: string): void {
     const events = workspace.textDocuments
-      .filter(({ uri }) => uri.scheme === SCHEME && uri.toString().startsWith(below))
+      .filter(({ uri }) => uri.scheme === SCHEME && (session === undefined || isOf(session, uri)))
       .map(({ uri }) => ({ type: FileChangeType.Changed, uri }));
     if (events.length > 0) this.#changed.fire(events);
   }
 
   /** After missed changes, makes VS Code read open documents and visible folders again. */
-  #rescan(session: string, path: string): void {
-    this.#refreshDocuments(rootUri(session).toString());
-    this.#changed.fire([refreshFolderEvent(workspaceUri(session, path))]);
+  #rescan(folder: Uri, session: string): void {
+    this.#refreshDocuments(session);
+    this.#changed.fire([refreshFolderEvent(folder)]);
   }
 }
 
@@ -264,6 +268,11 @@ function workspaceFile(uri: Uri): WorkspaceLocation {
   const location = locate(uri);
   if (location.kind === 'workspace') return location;
   throw outsideWorkspace();
+}
+
+function isOf(session: string, uri: Uri): boolean {
+  const location = locate(uri);
+  return location.kind !== 'nowhere' && location.session === session;
 }
 
 function inOneSession(from: Uri, to: Uri): [WorkspaceLocation, WorkspaceLocation] {

@@ -14,6 +14,7 @@ import type { Session } from '../../protocol/entities.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Connection } from '../connection/connection.ts';
 import { baseName, workspaceUri } from '../files/location.ts';
+import type { LocalHome } from '../files/location.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import { isQuickOpenPrefix, parseFileQuery } from './file-query.ts';
@@ -184,7 +185,13 @@ class FilePicker {
     const { position } = parseFileQuery(this.#picker.value);
     this.#picker.hide();
     const at = position === undefined ? undefined : ([position.line - 1, position.column - 1] as const);
-    void openFile(this.session, path, at === undefined ? undefined : new Range(...at, ...at), column);
+    void openFile(
+      this.#connection,
+      this.session,
+      path,
+      at === undefined ? undefined : new Range(...at, ...at),
+      column,
+    );
   }
 
   /** The recent files that still exist. */
@@ -193,7 +200,7 @@ class FilePicker {
     const there = await Promise.all(
       files.map(async ({ path }) => {
         try {
-          await workspace.fs.stat(workspaceUri(this.session, path));
+          await workspace.fs.stat(workspaceUri(this.#connection, this.session, path));
           return [path];
         } catch {
           return [];
@@ -234,12 +241,13 @@ function itemOf(path: string): FileItem {
 
 /** Opens a file in the editor for its type. VS Code shows the reason where it cannot. */
 export async function openFile(
+  home: LocalHome,
   session: string,
   path: string,
   selection?: Range,
   viewColumn = ViewColumn.Active,
 ): Promise<void> {
-  await commands.executeCommand('vscode.open', workspaceUri(session, path), {
+  await commands.executeCommand('vscode.open', workspaceUri(home, session, path), {
     viewColumn,
     ...(selection === undefined ? {} : { selection }),
   });

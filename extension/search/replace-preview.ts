@@ -14,6 +14,7 @@ import type { Session } from '../../protocol/entities.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { workspaceUri } from '../files/location.ts';
+import type { LocalHome } from '../files/location.ts';
 import { formatCount } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { Replacement } from './replacement.ts';
@@ -72,8 +73,10 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
   readonly onDidChange = this.#changed.event;
   #pending: Pending | undefined;
   #serial = 0;
+  readonly #home: LocalHome;
 
-  constructor() {
+  constructor(home: LocalHome) {
+    this.#home = home;
     this.#owned.add(workspace.registerTextDocumentContentProvider(SCHEME, this));
   }
 
@@ -101,7 +104,7 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
     }
     const prepared = await window.withProgress(
       { location: ProgressLocation.Notification, title: 'Preparing the replacement', cancellable: true },
-      (_progress, token) => prepare(session.id, found, new Replacement(query, text), token),
+      (_progress, token) => prepare(this.#home, session.id, found, new Replacement(query, text), token),
     );
     if (prepared === undefined) return undefined;
     const { files, skipped } = prepared;
@@ -121,7 +124,7 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
       'vscode.changes',
       title,
       files.map(({ path }) => {
-        const uri = workspaceUri(session.id, path);
+        const uri = workspaceUri(this.#home, session.id, path);
         return [uri, uri, this.#previewUri(path)];
       }),
     );
@@ -168,7 +171,7 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
   async #applyBatch(session: string, files: readonly EditedFile[], skipped: Skipped[]): Promise<Applied[]> {
     const loaded: { readonly file: EditedFile; readonly document: TextDocument | undefined }[] = [];
     for (const file of files)
-      loaded.push({ file, document: await documentAt(workspaceUri(session, file.path)) });
+      loaded.push({ file, document: await documentAt(workspaceUri(this.#home, session, file.path)) });
     const applied: Applied[] = [];
     const edit = new WorkspaceEdit();
     // No await from here to the edit: VS Code compares versions only from then on, and only of open documents.
@@ -206,6 +209,7 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
 }
 
 async function prepare(
+  home: LocalHome,
   session: string,
   found: readonly FileResult[],
   replacement: Replacement,
@@ -216,7 +220,7 @@ async function prepare(
   let characters = 0;
   for (const { path, lines } of found) {
     if (token.isCancellationRequested) return undefined;
-    const document = await documentAt(workspaceUri(session, path));
+    const document = await documentAt(workspaceUri(home, session, path));
     const before = document?.getText() ?? '';
     characters += before.length;
     if (characters > MAX_CHARACTERS) {

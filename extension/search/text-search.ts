@@ -44,7 +44,7 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
   readonly #connection: Connection;
   readonly #owned = new DisposableStore();
   readonly #changed = this.#owned.add(new EventEmitter<undefined>());
-  readonly #replace = this.#owned.add(new ReplacePreview());
+  readonly #replace: ReplacePreview;
   readonly #input = new SearchInput();
   readonly #view: TreeView<Node>;
   #search: Search | undefined;
@@ -56,6 +56,7 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
 
   constructor(connection: Connection) {
     this.#connection = connection;
+    this.#replace = this.#owned.add(new ReplacePreview(connection));
     this.#view = this.#owned.add(
       window.createTreeView<Node>(VIEW, { treeDataProvider: this, showCollapseAll: true }),
     );
@@ -139,7 +140,8 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
     if (node.kind === 'file') {
       const { path, lines } = node;
       const item = new TreeItem(sanitize(baseName(path)), TreeItemCollapsibleState.Expanded);
-      if (this.#search !== undefined) item.resourceUri = workspaceUri(this.#search.session.id, path);
+      if (this.#search !== undefined)
+        item.resourceUri = workspaceUri(this.#connection, this.#search.session.id, path);
       item.iconPath = ThemeIcon.File;
       const folder = path.slice(WORKSPACE.length + 1, -baseName(path).length - 1);
       item.description = `${folder === '' ? '' : `${sanitize(folder)} · `}${lines.length}`;
@@ -163,7 +165,12 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
     if (!search.results.has(line)) return;
     const [first] = line.ranges;
     const at = line.line - 1;
-    await openFile(search.session.id, line.path, new Range(at, first?.start ?? 0, at, first?.end ?? 0));
+    await openFile(
+      this.#connection,
+      search.session.id,
+      line.path,
+      new Range(at, first?.start ?? 0, at, first?.end ?? 0),
+    );
   }
 
   async #ask(session: Session): Promise<SearchQuery | undefined> {

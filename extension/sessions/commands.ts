@@ -225,7 +225,7 @@ export class SessionCommands {
     const session = await pickSession(this.#sessions, target, { title: 'Open Workspace' });
     if (session === undefined) return undefined;
     this.#unread.markRead(session);
-    return (await openWorkspace(session, place)) ? session.id : undefined;
+    return (await openWorkspace(this.#connection, session, place)) ? session.id : undefined;
   }
 
   async #rename(target: unknown): Promise<void> {

@@ -9,6 +9,7 @@ import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import { snapshotUri, workspaceUri } from '../files/location.ts';
+import type { LocalHome } from '../files/location.ts';
 import { formatCount, formatProgress } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from '../sessions/session-list.ts';
@@ -160,7 +161,7 @@ export class SnapshotCommands {
       );
     }
     this.#showHydration(forked.session);
-    if (typeof givenName !== 'string') await openWorkspace(forked.session);
+    if (typeof givenName !== 'string') await openWorkspace(this.#connection, forked.session);
     return forked.session.id;
   }
 
@@ -216,7 +217,7 @@ export class SnapshotCommands {
       session: session.id,
       limit: MAX_COMPARED,
     });
-    const resources = changes.flatMap((change) => sidesOf(session.id, a, b, change));
+    const resources = changes.flatMap((change) => sidesOf(this.#connection, session.id, a, b, change));
     const summary = [formatTotals(totals), formatCaveats(caveats)].filter((part) => part !== null).join('; ');
     const title = `${sanitize(sessionTitle(session))}: ${sideTitle(a)} → ${sideTitle(b)} (${summary})`;
     if (resources.length === 0) void window.showInformationMessage(`${title}.`);
@@ -240,7 +241,7 @@ export class SnapshotCommands {
     const snapshot = await pickSnapshot(this.#connection, session, { title, given });
     if (snapshot === undefined || snapshot === 'now') return;
     workspace.updateWorkspaceFolders(workspace.workspaceFolders?.length ?? 0, 0, {
-      uri: snapshotUri(snapshot.id, '/'),
+      uri: snapshotUri(this.#connection, snapshot.id, '/'),
       name: sanitize(`${sessionTitle(session)}: ${snapshotTitle(snapshot)}`),
     });
   }
@@ -284,11 +285,11 @@ type Sides = [Uri, Uri | undefined, Uri | undefined];
  * The entries of the diff editor for one change: the URI for the label, then both sides, undefined where there is no
  * file. A change of content and a change of mode are separate entries.
  */
-function sidesOf(session: string, a: Side, b: Side, change: Change): Sides[] {
+function sidesOf(home: LocalHome, session: string, a: Side, b: Side, change: Change): Sides[] {
   const { path, oldPath, kind, type, oldMode, newMode } = change;
   const at = (side: Side, where: string): Uri =>
-    side === 'now' ? workspaceUri(session, where) : snapshotUri(side.id, where);
-  const name = workspaceUri(session, path.startsWith(WORKSPACE) ? path : `${WORKSPACE}/${path}`);
+    side === 'now' ? workspaceUri(home, session, where) : snapshotUri(home, side.id, where);
+  const name = workspaceUri(home, session, path.startsWith(WORKSPACE) ? path : `${WORKSPACE}/${path}`);
   const sides: Sides[] = [];
   if (type === 'file' && kind !== 'mode') {
     const left = kind === 'added' ? undefined : at(a, oldPath ?? path);

@@ -58,7 +58,7 @@ export class ResumeCommands {
       STATUS_MS,
     );
     if (undo !== null) this.#offerUndo(session, undo);
-    await openWorkspace(session);
+    await openWorkspace(this.#connection, session);
     return sandbox.case;
   }
 

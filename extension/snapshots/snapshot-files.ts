@@ -12,7 +12,7 @@ import { SessionFiles } from '../files/session-files.ts';
 const SETTINGS = Buffer.from(folderSettings());
 
 /**
- * The read-only file system `holdfast-snapshot://<snapshot>/`, whose only folder is `workspace/`. It serves the same
+ * The read-only file system `holdfast-snapshot://<snapshot>.<home id>/`, whose only folder is `workspace/`. It serves the same
  * folder settings as a session, so that VS Code's Git and others do not use the folder's path as a path of this
  * machine.
  */

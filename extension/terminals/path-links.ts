@@ -107,7 +107,7 @@ export class PathLinks implements TerminalLinkProvider<PathLink> {
               { title: 'Open', placeHolder: 'Several files have this name' },
             )
             .then((picked) => picked?.path);
-    if (path !== undefined) await open(workspaceUri(session, path), reference);
+    if (path !== undefined) await open(workspaceUri(this.#connection, session, path), reference);
   }
 
   /** `#find` with a short-lived cache: while the pointer moves, VS Code requests the same line again and again. */
@@ -124,7 +124,7 @@ export class PathLinks implements TerminalLinkProvider<PathLink> {
 
   async #find(session: string, path: string): Promise<string[]> {
     for (const candidate of workspaceCandidates(path)) {
-      if (await exists(workspaceUri(session, candidate))) return [candidate];
+      if (await exists(workspaceUri(this.#connection, session, candidate))) return [candidate];
     }
     if (path.startsWith('/')) return [];
     // The shell may be in another folder, so any file whose path ends with this one may be meant.

@@ -109,6 +109,7 @@ export class Supervisor {
       identity: {
         supervisor: { ...program.info, pid: process.pid, epoch: services?.database.epoch() ?? 0 },
         home: home.root,
+        homeId: home.id,
         capabilities: {},
       },
       handlers,

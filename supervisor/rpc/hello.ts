@@ -8,6 +8,7 @@ export interface Identity {
   readonly supervisor: Result<'hello'>['supervisor'];
   /** Absolute path of the home. */
   readonly home: string;
+  readonly homeId: string;
   readonly capabilities: Readonly<Record<string, boolean>>;
 }
 
@@ -16,7 +17,7 @@ export interface Identity {
  * supervisor, so that a newer client can ask for a handover), `invalid_state` for a client of another home.
  */
 export function answerHello(identity: Identity, asked: Params<'hello'>): Result<'hello'> {
-  const { home, supervisor, capabilities } = identity;
+  const { home, homeId, supervisor, capabilities } = identity;
   if (asked.home !== undefined && !isSameDirectory(asked.home, home)) {
     throw new HoldfastError('invalid_state', 'The supervisor was not used', {
       why: `it serves ${home} and not ${asked.home}`,
@@ -26,7 +27,7 @@ export function answerHello(identity: Identity, asked: Params<'hello'>): Result<
   const supported: readonly string[] = PROTOCOL_VERSIONS;
   const protocolVersion = asked.protocolVersions.find((version) => supported.includes(version));
   if (protocolVersion === undefined) throw mismatch(identity, asked.client, asked.protocolVersions);
-  return { protocolVersion, supervisor, home, capabilities: { ...capabilities } };
+  return { protocolVersion, supervisor, home, homeId, capabilities: { ...capabilities } };
 }
 
 function mismatch(identity: Identity, client: ClientInfo, offered: readonly string[]): HoldfastError {

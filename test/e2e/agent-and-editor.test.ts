@@ -38,7 +38,7 @@ beforeAll(async () => {
   session = CreatedSchema.parse(await home.runJson(['session', 'create', 'shell', '--name', 'notes'])).session
     .id;
   await agent('cd /workspace && for f in live both mine theirs again; do echo "first of $f" > $f.md; done');
-  person = await User.launch({ home: home.path, open: { folder: `holdfast://${session}/` } });
+  person = await User.launch({ home: home.path, open: { folder: `holdfast://${session}.${home.id}/` } });
 });
 afterAll(async () => {
   await person.close();

@@ -18,13 +18,18 @@ beforeAll(async () => {
 });
 afterAll(() => home.dispose());
 
-test('the document suites pass in a window of a session', { timeout: RUN_MS + 60_000 }, async () => {
-  const { outcomes } = await runInExtensionHost({
-    name: 'documents',
-    timeoutMs: RUN_MS,
-    open: () => ({ folder: `holdfast://${session}/` }),
-    suites: ['moved-documents', 'conflicts', 'documents', 'transfer'],
-    env: { HOLDFAST_HOME: home.path, HOLDFAST_TEST_SESSION: session },
-  });
-  expect(failures(outcomes)).toBe('');
-});
+test(
+  'the document suites pass in a window of a session, opened by a link with the id of its home',
+  { timeout: RUN_MS + 60_000 },
+  async () => {
+    const authority = `${session}.${home.id}`;
+    const { outcomes } = await runInExtensionHost({
+      name: 'documents',
+      timeoutMs: RUN_MS,
+      open: () => ({ folder: `holdfast://${authority}/` }),
+      suites: ['moved-documents', 'conflicts', 'documents', 'transfer'],
+      env: { HOLDFAST_HOME: home.path, HOLDFAST_TEST_SESSION: session, HOLDFAST_TEST_AUTHORITY: authority },
+    });
+    expect(failures(outcomes)).toBe('');
+  },
+);

@@ -24,12 +24,18 @@ const RUN_MS = 300_000;
 
 test('the suites pass in a window of a session', { timeout: RUN_MS + 60_000 }, async () => {
   const marks = await plantHostileFiles(home, session);
+  const authority = `${session}.${home.id}`;
   const { outcomes } = await runInExtensionHost({
     name: 'session-folder',
     timeoutMs: RUN_MS,
-    open: () => ({ folder: `holdfast://${session}/` }),
-    suites: ['hostile-workspace', 'sessions', 'file-system'],
-    env: { HOLDFAST_HOME: home.path, HOLDFAST_TEST_SESSION: session, HOLDFAST_TEST_MARKS: marks },
+    open: () => ({ folder: `holdfast://${authority}/` }),
+    suites: ['hostile-workspace', 'links', 'sessions', 'file-system'],
+    env: {
+      HOLDFAST_HOME: home.path,
+      HOLDFAST_TEST_SESSION: session,
+      HOLDFAST_TEST_AUTHORITY: authority,
+      HOLDFAST_TEST_MARKS: marks,
+    },
   });
   expect(failures(outcomes)).toBe('');
 });

@@ -29,7 +29,7 @@ test('a window of a snapshot has the same safe settings as that of a session', a
     const { id } = z.object({ id: z.string() }).parse(await home.runJson(['snapshot', 'create', session.id]));
     const { outcomes } = await runInExtensionHost({
       name: 'snapshot-folder',
-      open: () => ({ folder: `holdfast-snapshot://${id}/` }),
+      open: () => ({ folder: `holdfast-snapshot://${id}.${home.id}/` }),
       suites: ['snapshot-folder'],
       env: { HOLDFAST_HOME: home.path, HOLDFAST_TEST_MARKS: marks },
     });

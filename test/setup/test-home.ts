@@ -37,6 +37,11 @@ export class TestHome {
     return new TestHome(await mkdtemp(join(tmpdir(), 'holdfast-test-')), env);
   }
 
+  /** The random id of the home, once a supervisor has created it. */
+  get id(): string {
+    return readFileSync(join(this.path, 'id'), 'utf8').trim();
+  }
+
   /** Runs `holdfast ARGS` until it exits, with any exit code. */
   async run(args: readonly string[], input = ''): Promise<CommandResult> {
     return new Promise((resolve, reject) => {

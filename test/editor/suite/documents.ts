@@ -3,7 +3,7 @@ import { after, afterEach, before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
 import { commandLine, runHoldfast } from './command-line.ts';
 import { extension, waitUntil } from './extension.ts';
-import { SESSION, sessionUri, runInSandbox, writeText } from './session.ts';
+import { SESSION, homeId, sessionUri, runInSandbox, writeText } from './session.ts';
 import { withRequestsDelayed } from './request-tap.ts';
 
 interface Shown {
@@ -69,7 +69,7 @@ export function defineDocuments(): void {
       const does = (script: string) => commandLine(['exec', other.id, '--', 'sh', '-c', script]);
       await does('echo early > /workspace/late');
       const { document } = await withRequestsDelayed('files/watch', async (held) => {
-        const uri = sessionUri('/workspace/late').with({ authority: other.id });
+        const uri = sessionUri('/workspace/late').with({ authority: `${other.id}.${homeId()}` });
         const editor = await vscode.window.showTextDocument(uri, { preview: false });
         await waitUntil('the request for a watch', held);
         await does('echo late > /workspace/late');

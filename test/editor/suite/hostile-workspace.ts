@@ -5,7 +5,15 @@ import { join } from 'node:path';
 import { before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
 import { extension, waitUntil } from './extension.ts';
-import { SESSION, sessionUri, fileSystemErrorCode, runInSandbox, readText, writeText } from './session.ts';
+import {
+  AUTHORITY,
+  SESSION,
+  sessionUri,
+  fileSystemErrorCode,
+  runInSandbox,
+  readText,
+  writeText,
+} from './session.ts';
 
 /** Where a program of the workspace would leave a file, if this machine ran it. */
 const MARKS = process.env['HOLDFAST_TEST_MARKS'] ?? '';
@@ -43,7 +51,7 @@ export function defineHostileWorkspace(): void {
       // A window may have been opened on something else, which is replaced.
       await waitUntil('the safe root', () => unsafeFolders().length === 0);
       const roots = (vscode.workspace.workspaceFolders ?? []).map(({ uri }) => uri.toString());
-      assert.ok(roots.includes(`holdfast://${SESSION}/`), roots.join(' '));
+      assert.ok(roots.includes(`holdfast://${AUTHORITY}/`), roots.join(' '));
       await waitUntil('its files', () => readText('/workspace/notes.md').catch(() => undefined));
     });
 

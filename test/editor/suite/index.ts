@@ -5,6 +5,7 @@ import { defineChecks } from './checks.ts';
 import { defineConflicts } from './conflicts.ts';
 import { defineDocuments } from './documents.ts';
 import { defineFileSystem } from './file-system.ts';
+import { defineLinks } from './links.ts';
 import { defineHostPaths } from './host-paths.ts';
 import { defineHostileWorkspace } from './hostile-workspace.ts';
 import { defineMovedDocuments } from './moved-documents.ts';
@@ -26,6 +27,7 @@ const SUITES: Readonly<Record<string, () => void>> = {
   'host-paths': defineHostPaths,
   paths: definePaths,
   sessions: defineSessions,
+  links: defineLinks,
   'round-trips': defineRoundTrips,
   'snapshot-folder': defineSnapshotFolder,
   terminals: defineTerminals,

@@ -3,7 +3,7 @@ import { before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
 import { commandLine, runHoldfast } from './command-line.ts';
 import { extension, waitUntil } from './extension.ts';
-import { SESSION, fileSystemErrorCode, runInSandbox } from './session.ts';
+import { AUTHORITY, SESSION, fileSystemErrorCode, runInSandbox } from './session.ts';
 
 interface Shown {
   name: string;
@@ -39,7 +39,7 @@ export function defineSessions(): void {
       // Nothing else of VS Code's is there, and nothing can be put there.
       const settings = vscode.Uri.from({
         scheme: 'holdfast',
-        authority: SESSION,
+        authority: AUTHORITY,
         path: '/.vscode/settings.json',
       });
       assert.equal(

@@ -13,6 +13,7 @@ import { waitUntil } from '../../fixtures/protocol/peers.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'holdfast-rpc-'));
 const client = { name: 'test', version: '1.0.0', build: 'b', builtAt: 1 };
+const HOME_ID = 'k2'.repeat(13);
 const hello = { client, protocolVersions: ['1'] };
 let homes = 0;
 let home = '';
@@ -39,6 +40,7 @@ async function serve(
     identity: {
       supervisor: { ...client, name: 'supervisor', pid: 1, epoch: 1 },
       home,
+      homeId: HOME_ID,
       capabilities: { terminals: true },
     },
     handlers: handlers as HandlerTable,
@@ -75,6 +77,7 @@ test('before hello only ping and handover are served', async () => {
   expect(await peer.call('hello', { client, protocolVersions: ['2', '1'] })).toMatchObject({
     protocolVersion: '1',
     home,
+    homeId: HOME_ID,
     capabilities: { terminals: true },
   });
   expect(await peer.call('profile/list', {})).toEqual({ profiles: [] });

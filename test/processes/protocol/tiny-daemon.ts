@@ -65,6 +65,7 @@ async function main(): Promise<void> {
         epoch: 1,
       },
       home: home.root,
+      homeId: home.id,
       capabilities: {},
     },
     handlers: handlers as HandlerTable,
