@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { DeployResultSchema, IgnoredFilesSchema } from './deploy-result.ts';
 import { HoldfastError } from './errors.ts';
+import { ProfileNameSchema } from './profile.ts';
 import { formatPath, parsePath, PATH_LIMITS, WORKSPACE } from './paths.ts';
 
 /** Limits of a project with its git history. */
@@ -118,6 +119,28 @@ export const DEPLOY_METHODS = {
     params: z.object({ upload }),
     result: z.object({}),
     repeat: 'never',
+    whenDamaged: 'refused',
+  },
+} as const;
+
+export const SOURCE_METHODS = {
+  /** Where a deployed version comes from, and its files by path. Default: the current version. */
+  'profile/source': {
+    params: z.object({
+      profile: ProfileNameSchema,
+      version: z.int().positive().optional(),
+      limit: z.int().min(1).max(5000).optional(),
+      cursor: z.string().max(20).optional(),
+    }),
+    result: z.object({
+      profile: z.string(),
+      version: z.int(),
+      /** Null without git, or if an earlier version of Holdfast deployed it. */
+      origin: ProjectOriginSchema.nullable(),
+      files: z.array(SourceFileSchema),
+      nextCursor: z.string().nullable(),
+    }),
+    repeat: 'safe',
     whenDamaged: 'refused',
   },
 } as const;

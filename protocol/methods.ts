@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DEPLOY_METHODS } from './deploy.ts';
+import { DEPLOY_METHODS, SOURCE_METHODS } from './deploy.ts';
 import {
   CheckSchema,
   DispatchResultSchema,
@@ -157,6 +157,7 @@ export const METHODS = {
   },
 
   ...DEPLOY_METHODS,
+  ...SOURCE_METHODS,
   'profile/undeploy': {
     params: z.object({ profile: ProfileNameSchema, force: z.boolean(), opId }),
     result: z.object({ sessionsDeleted: z.number().int() }),

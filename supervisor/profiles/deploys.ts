@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
-import { mkdir, rename } from 'node:fs/promises';
+import { mkdir, rename, rm } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import { z } from 'zod';
+import type { ProjectOrigin } from '../../protocol/deploy.ts';
 import { type DeployResult, DeployResultSchema, type IgnoredFiles } from '../../protocol/deploy-result.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { parsePath } from '../../protocol/paths.ts';
@@ -20,6 +21,7 @@ import { seedItems } from './seed-source.ts';
 import { requireImage, type ReportProgress } from './images.ts';
 import { toFailure, recordFailure, type ProfileServiceOptions } from './requests.ts';
 import { requireEngine, requireEntry } from './requirements.ts';
+import { writeSourceRecord } from './source-record.ts';
 import { summarize } from './summary.ts';
 import { redeployedError, UNDEPLOY } from './undeploys.ts';
 import type { UploadedProject } from './uploads.ts';
@@ -31,6 +33,8 @@ export interface DeployRequest {
   readonly project: UploadedProject;
   /** What the client's ignore files excluded. */
   readonly ignored: IgnoredFiles;
+  /** Null without git. */
+  readonly origin: ProjectOrigin | null;
   readonly opId?: string | undefined;
   readonly reportProgress: ReportProgress;
   readonly signal: AbortSignal;
@@ -96,7 +100,7 @@ export class Deploys {
   async #deployLocked(
     begun: Operation,
     profile: Profile,
-    { project, ignored, signal, reportProgress }: DeployRequest,
+    { project, ignored, origin, signal, reportProgress }: DeployRequest,
   ): Promise<DeployResult> {
     const { engine, database, profiles, defaultImage, operations, log, now } = this.#options;
     signal.throwIfAborted();
@@ -113,7 +117,7 @@ export class Deploys {
     try {
       return await this.#publish(
         operation,
-        { project, ignored, profile, image, version },
+        { project, ignored, origin, profile, image, version },
         reportProgress,
         signal,
       );
@@ -135,6 +139,7 @@ export class Deploys {
     what: {
       readonly project: UploadedProject;
       readonly ignored: IgnoredFiles;
+      readonly origin: ProjectOrigin | null;
       readonly profile: Profile;
       readonly image: string;
       readonly version: number;
@@ -143,7 +148,7 @@ export class Deploys {
     signal: AbortSignal,
   ): Promise<DeployResult> {
     const { home, engine, profiles } = this.#options;
-    const { project, ignored, profile, image, version } = what;
+    const { project, ignored, origin, profile, image, version } = what;
     const { source, code, codeFolder } = project;
     const target = home.deploy(profile.name, version);
     await mkdir(dirname(target), { recursive: true, mode: 0o700 });
@@ -171,6 +176,8 @@ export class Deploys {
     const before = profiles.get(profile.name);
     if (before?.sourceHash === sourceHash && before.image === image) {
       const extent = await report(before.version);
+      // Another commit may have the same files.
+      await writeSourceRecord(home.deployedSource(profile.name, before.version), origin, code.sources);
       profiles.releaseVersion(profile.name, version);
       // A newer program may read the same file differently.
       return this.#record(
@@ -186,6 +193,7 @@ export class Deploys {
     });
     const extent = await report(version);
     signal.throwIfAborted();
+    await writeSourceRecord(home.deployedSource(profile.name, version), origin, code.sources);
     await rename(codeFolder, target);
     syncDirectory(dirname(target));
     syncDirectory(home.deploys);
@@ -282,6 +290,7 @@ export class Deploys {
     await removeTree(`${target}.tmp`);
     await engine.removeCode(profile, version);
     await removeTree(home.deployedGitHistory(profile, version));
+    await rm(home.deployedSource(profile, version), { force: true });
     await removeTree(target);
     if (reserved) profiles.releaseVersion(profile, version);
   }

@@ -2,11 +2,13 @@ import type { ProfileSummary } from '../../protocol/entities.ts';
 import { KeyedMutex } from '../base/keyed-mutex.ts';
 import type { ProfileRow } from '../store/profiles.ts';
 import { type DeployResult, DeployResultSchema } from '../../protocol/deploy-result.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
 import type { Params, Result } from '../../protocol/methods.ts';
 import { seedOf } from '../../protocol/profile.ts';
 import { DEPLOY, type DeployRequest, Deploys } from './deploys.ts';
 import type { ProfileServiceOptions } from './requests.ts';
 import { requireEngine } from './requirements.ts';
+import { readSourceRecord } from './source-record.ts';
 import { summarize } from './summary.ts';
 import { UNDEPLOY, type Undeployed, Undeploys } from './undeploys.ts';
 import { Uploads } from './uploads.ts';
@@ -64,18 +66,35 @@ export class ProfileService {
    * `readProfile` and `requireImage`, `profile_invalid`, `engine_unavailable`, `not_supported`, `conflict`.
    */
   async commitDeploy(
-    { upload, ignored, opId }: Params<'profile/deploy/commit'>,
+    { upload, ignored, origin, opId }: Params<'profile/deploy/commit'>,
     owner: object,
     { reportProgress, signal }: Pick<DeployRequest, 'reportProgress' | 'signal'>,
   ): Promise<DeployResult> {
     const project = await this.uploads.finish(upload, owner);
     try {
-      return await this.#deploys.run({ project, ignored, opId, reportProgress, signal });
+      return await this.#deploys.run({ project, ignored, origin, opId, reportProgress, signal });
     } finally {
       await project.discard().catch((error: unknown) => {
         this.#options.log.warn('cannot remove an upload; the next start tries again', { error });
       });
     }
+  }
+
+  /** Where a version comes from, and how its files relate to that commit. Errors: `not_found`, `invalid_params`. */
+  async readSource({
+    profile,
+    version = this.get(profile).version,
+    cursor,
+    limit,
+  }: Params<'profile/source'>): Promise<Result<'profile/source'>> {
+    const { profiles, home } = this.#options;
+    if (!profiles.hasVersion(profile, version)) {
+      throw new HoldfastError('not_found', `There is no version ${version} of the profile ${profile}`, {
+        next: 'omit the version for the current one',
+      });
+    }
+    const page = await readSourceRecord(home.deployedSource(profile, version), { cursor, limit });
+    return { profile, version, ...page };
   }
 
   /** Deletes the sessions and their workspaces, then profile and code. Errors: `not_found`, `confirmation_required`. */

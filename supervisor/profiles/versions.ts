@@ -1,3 +1,4 @@
+import { rm } from 'node:fs/promises';
 import type { VersionRow } from '../store/profiles.ts';
 import { removeTree } from '../store/remove-tree.ts';
 import type { ProfileServiceOptions } from './requests.ts';
@@ -35,6 +36,7 @@ export class CodeVersions {
     const { engine, home, profiles } = this.#options;
     await engine.removeCode(profile, version);
     const history = await removeTree(home.deployedGitHistory(profile, version));
+    await rm(home.deployedSource(profile, version), { force: true });
     const code = await removeTree(home.deploy(profile, version));
     profiles.markVersionRemoved(profile, version);
     return code.bytes + history.bytes;

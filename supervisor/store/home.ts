@@ -51,6 +51,9 @@ export interface RunPaths {
 /** Suffix of a deployed git history, after the version. */
 export const GIT_HISTORY_SUFFIX = '.git';
 
+/** Suffix of the record of where a version comes from. */
+export const SOURCE_RECORD_SUFFIX = '.source.jsonl';
+
 /** The folder of one installation; only its owner has access. */
 export class Home {
   readonly root: string;
@@ -160,6 +163,11 @@ export class Home {
   /** The git history of a version, outside the code folder that sandboxes mount. */
   deployedGitHistory(profile: string, version: number): string {
     return `${this.deploy(profile, version)}${GIT_HISTORY_SUFFIX}`;
+  }
+
+  /** Where a version comes from, beside its code. */
+  deployedSource(profile: string, version: number): string {
+    return `${this.deploy(profile, version)}${SOURCE_RECORD_SUFFIX}`;
   }
 
   runtime(hash: string): string {

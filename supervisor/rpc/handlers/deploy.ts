@@ -1,4 +1,4 @@
-import type { DEPLOY_METHODS } from '../../../protocol/deploy.ts';
+import type { DEPLOY_METHODS, SOURCE_METHODS } from '../../../protocol/deploy.ts';
 import type { Handlers } from '../../../protocol/wire/shapes.ts';
 import type { ProfileService } from '../../profiles/service.ts';
 
@@ -12,7 +12,7 @@ export interface DeployHandlersOptions {
 export function deployHandlers<P extends { readonly closed: Promise<unknown> }>({
   profiles,
   onDeployed,
-}: DeployHandlersOptions): Handlers<typeof DEPLOY_METHODS, P> {
+}: DeployHandlersOptions): Handlers<typeof DEPLOY_METHODS & typeof SOURCE_METHODS, P> {
   return {
     'profile/deploy/begin': async (params, { peer }) => {
       const begun = await profiles.beginDeploy(params, peer);
@@ -32,6 +32,7 @@ export function deployHandlers<P extends { readonly closed: Promise<unknown> }>(
       onDeployed();
       return deployed;
     },
+    'profile/source': (params) => profiles.readSource(params),
     'profile/deploy/abort': async ({ upload }, { peer }) => {
       await profiles.uploads.abort(upload, peer);
       return {};

@@ -43,7 +43,7 @@ export async function deployScenario(point: FailpointName): Promise<void> {
     expect(profiles.find((one) => one.name === profile)?.version ?? 0).toBe(isKnown ? 1 : 0);
     await waitUntil('no code of the cut off deploy is left', async () => {
       const versions = await readdir(join(at.path, 'deploys', profile)).catch(() => []);
-      return versions.join() === (isKnown ? '1' : '');
+      return versions.sort().join() === (isKnown ? '1,1.source.jsonl' : '');
     });
     if (id !== null) expect(await runTurn(at, id, 'cat /agent/which.txt')).toBe('first');
     const answer = await retryConflict(request);

@@ -166,7 +166,10 @@ function deployFrom(
   const connection = { call } as unknown as DeployConnection;
   return deployProject(connection, { directory, home: home.root, opId, signal, attempts: 1 });
 }
-const versions = () => readdirSync(join(home.deploys, 'counter')).sort();
+const versions = () =>
+  readdirSync(join(home.deploys, 'counter'))
+    .filter((name) => !name.endsWith('.source.jsonl'))
+    .sort();
 const session = (id: string, name: string) => ({ id, name, profile: 'counter' }) as SessionRow;
 
 describe('deploy', () => {
@@ -182,7 +185,26 @@ describe('deploy', () => {
     expect(await deploy(by)).toMatchObject({ replaced: true, unchanged: false, profile: { version: 2 } });
     expect(readFileSync(join(home.deploy('counter', 2), 'agent.py'), 'utf8')).toBe('two');
     expect(versions()).toEqual(['2']);
+    expect(existsSync(home.deployedSource('counter', 1))).toBe(false);
     expect(engine.published).toEqual(['counter/1', 'counter/2']);
+  });
+
+  test('records the blobs of its files, for every version that is kept', async () => {
+    const by = service();
+    await deploy(by);
+    const files = [
+      { path: 'agent.py', blob: '43dd47ea691c90a5fa7827892c70241913351963', head: null },
+      { path: 'holdfast.yaml', blob: expect.any(String) as string, head: null },
+    ];
+    const source = { profile: 'counter', version: 1, origin: null, files, nextCursor: null };
+    expect(await by.readSource({ profile: 'counter' })).toEqual(source);
+    write('two');
+    await deploy(by);
+    expect((await by.readSource({ profile: 'counter' })).version).toBe(2);
+    await expect(by.readSource({ profile: 'counter', version: 1 })).rejects.toMatchObject({
+      code: 'not_found',
+    });
+    await expect(by.readSource({ profile: 'none' })).rejects.toMatchObject({ code: 'not_found' });
   });
 
   test('keeps the code of a version that a session’s sandbox uses', async () => {

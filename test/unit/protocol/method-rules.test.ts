@@ -12,6 +12,7 @@ const READING: readonly MethodName[] = [
   'supervisor/status',
   'supervisor/doctor',
   'profile/list',
+  'profile/source',
   'session/list',
   'session/show',
   'session/events',
