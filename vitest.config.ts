@@ -57,7 +57,7 @@ const needsDocker = {
   testTimeout: 150_000,
   hookTimeout: 180_000,
   // These tests wait for containers most of their time.
-  maxWorkers: 4,
+  maxWorkers: 3,
   sequence: { groupOrder: 2 },
 };
 
@@ -67,7 +67,7 @@ const needsEditor = {
   globalSetup: ['test/setup/docker.ts', 'test/setup/editor.ts'],
   testTimeout: 300_000,
   hookTimeout: 240_000,
-  maxWorkers: 3,
+  maxWorkers: 2,
   sequence: { groupOrder: 3 },
 };
 
