@@ -7,6 +7,7 @@ import { DatabaseSync } from 'node:sqlite';
 import type { SessionRow } from '../supervisor/store/sessions.ts';
 import type { EventEntry } from '../protocol/events.ts';
 import { Artifacts } from '../supervisor/history/artifacts.ts';
+import { Contents } from '../supervisor/history/contents.ts';
 import { EventLog } from '../supervisor/history/event-log.ts';
 import { TurnOutput } from '../supervisor/history/turn-output.ts';
 import { openDatabase } from '../supervisor/store/database.ts';
@@ -80,7 +81,7 @@ try {
       stream: 'stdout',
       offset: 0,
       bytes: 40,
-      text: 'a line of output as agents write them.\n',
+      content: { sha256: '0'.repeat(64), bytes: 40, mediaType: 'text/plain; charset=utf-8' },
     },
   };
   // What an event has in all, so that the bare append writes as much.
@@ -172,7 +173,8 @@ try {
     timeoutMs: 60_000,
     input: Buffer.alloc(0),
   });
-  const output = new TurnOutput(database, log, new Artifacts(home));
+  const artifacts = new Artifacts(home);
+  const output = new TurnOutput(database, log, new Contents(database, artifacts), artifacts);
   const piece = randomBytes(MIB);
   const bare = openSync(join(directory, 'bare'), 'w', 0o600);
   let offset = 0;

@@ -102,7 +102,7 @@ export class Holdfast implements Disposable {
     own.add(new DenialNotifications(connection, events, sessions));
     own.add(window.registerFileDecorationProvider(own.add(new TurnChanges(connection, events, times))));
     own.add(registerModeDocuments());
-    const documents = own.add(new HistoryDocuments(events));
+    const documents = own.add(new HistoryDocuments(events, connection));
     const example = join(context.extensionPath, 'examples/counter');
     const emptyFolder = Uri.joinPath(context.globalStorageUri, 'nowhere', 'workspace').fsPath;
     const state = context.workspaceState;

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { type Content, ContentSchema } from './contents.ts';
 import {
   DispatchCaseSchema,
   ExecIdSchema,
@@ -11,7 +12,7 @@ import { ErrorDataSchema } from './error-data.ts';
 import { SessionIdSchema, SnapshotIdSchema, TerminalIdSchema } from './ids.ts';
 import { SnapshotReasonSchema } from './snapshots.ts';
 
-/** Output of one turn (all streams together) up to this size is stored in events. More is stored in an artifact. */
+/** The first output of a turn (all streams together), up to this size, is stored in the database, and the rest in a file. */
 export const INLINE_OUTPUT_BYTES = 32 * 1024;
 /** `prevHash` of a session's first event. */
 export const GENESIS_HASH = '0'.repeat(64);
@@ -32,7 +33,8 @@ export type OutputStream = z.infer<typeof OutputStreamSchema>;
 
 /**
  * The data of every event type. Replaying the events of a session gives the state of its rows. Events never contain
- * secrets or whole prompts, because history is displayed, exported and kept longer than anything else.
+ * secrets, prompts or outputs, because history is displayed, exported and kept longer than anything else: they name
+ * contents (see `contents.ts`).
  */
 export const EVENT_SCHEMAS = {
   'session.created': z.object({
@@ -78,6 +80,8 @@ export const EVENT_SCHEMAS = {
     inputBytes: bytes,
     /** The beginning of the input, for display. */
     preview: z.string(),
+    /** The whole input. Null in events of earlier versions. */
+    content: ContentSchema.nullable(),
     timeoutMs: z.number().int().positive(),
   }),
   'turn.started': z.object({
@@ -104,16 +108,17 @@ export const EVENT_SCHEMAS = {
     workerReused: z.boolean(),
     workerStartMs: ms,
   }),
-  /** Exactly one of `text`, `base64` and `artifact` is set. An artifact is a file outside the log. */
   'turn.output': z.object({
     turnId: TurnIdSchema,
     stream: OutputStreamSchema,
     offset: bytes,
     bytes,
+    /** Null in events of earlier versions, which had the output in one of the next three fields instead. */
+    content: ContentSchema.nullable(),
     text: z.string().optional(),
     base64: z.string().optional(),
+    /** A file, and the hash of its bytes. */
     artifact: z.string().optional(),
-    /** Hash of the bytes in the artifact, so that the hash chain covers them. */
     sha256: z.string().optional(),
   }),
   'turn.cancelling': z.object({ turnId: TurnIdSchema }),
@@ -122,8 +127,10 @@ export const EVENT_SCHEMAS = {
     status: TurnStatusSchema,
     exitCode: z.number().int().nullable(),
     error: TurnErrorSchema.nullable(),
-    /** The handler's return value, if it is small enough. */
-    output: z.json(),
+    /** The handler's return value as JSON. Null without one, and in events of earlier versions. */
+    content: ContentSchema.nullable(),
+    /** The return value in events of earlier versions. */
+    output: z.json().optional(),
     outputArtifact: z.boolean(),
     turnMs: ms,
     workerStartMs: ms,
@@ -241,11 +248,32 @@ const OLD_TYPES: Readonly<Record<string, EventType>> = {
   'workspace.fill-failed': 'workspace.hydration-failed',
 };
 
+/** Events of these types name a content. Earlier versions stored them without it. */
+const TYPES_WITH_CONTENT: readonly string[] = ['turn.queued', 'turn.output', 'turn.ended'];
+
 /** Parses the type and data of a stored event. Null for a type that this version does not know. */
 export function parseEvent(event: { type: string; data: unknown }): EventEntry | null {
-  const type = Object.hasOwn(OLD_TYPES, event.type) ? OLD_TYPES[event.type] : event.type;
-  if (type === undefined || !isEventType(type)) return null;
-  return { type, data: EVENT_SCHEMAS[type].parse(event.data) } as EventEntry;
+  const type = currentType(event.type);
+  if (!isEventType(type)) return null;
+  const { data } = event;
+  const isOld =
+    TYPES_WITH_CONTENT.includes(type) && typeof data === 'object' && data !== null && !('content' in data);
+  return { type, data: EVENT_SCHEMAS[type].parse(isOld ? { ...data, content: null } : data) } as EventEntry;
+}
+
+/** The content that an event names; null for none. */
+export function contentOf({ data }: EventEntry): Content | null {
+  return 'content' in data ? data.content : null;
+}
+
+/** The type that this version gives to events of a stored type. */
+export function currentType(type: string): string {
+  return (Object.hasOwn(OLD_TYPES, type) ? OLD_TYPES[type] : undefined) ?? type;
+}
+
+/** All types under which events of this type are stored. */
+export function storedTypes(type: string): readonly string[] {
+  return [type, ...Object.keys(OLD_TYPES).filter((old) => OLD_TYPES[old] === type)];
 }
 
 function isEventType(type: string): type is EventType {

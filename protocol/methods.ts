@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { CONTENT_METHODS, ContentsVerificationSchema } from './contents.ts';
 import { DEPLOY_METHODS, SOURCE_METHODS } from './deploy.ts';
 import {
   CheckSchema,
@@ -287,7 +288,9 @@ export const METHODS = {
       ok: z.boolean(),
       events: z.number().int(),
       head: z.string(),
+      /** The first event at which the hash chain is broken. */
       firstInvalid: z.number().int().nullable(),
+      contents: ContentsVerificationSchema,
     }),
     repeat: 'safe',
     whenDamaged: 'refused',
@@ -433,6 +436,7 @@ export const METHODS = {
     whenDamaged: 'refused',
   },
 
+  ...CONTENT_METHODS,
   ...POLICY_METHODS,
   ...FILES_METHODS,
   ...WATCH_METHODS,

@@ -1,6 +1,8 @@
 import type { Command } from 'commander';
+import { isText } from '../../protocol/contents.ts';
 import type { SessionEvent } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { contentOf, currentType, parseEvent } from '../../protocol/events.ts';
 import type { Context } from '../context.ts';
 import { EXIT } from '../failure.ts';
 import { wholeNumber } from '../option-values.ts';
@@ -10,6 +12,8 @@ import { formatJson } from '../render/json.ts';
 import { pluralize, truncate, sanitizeLine } from '../render/text.ts';
 
 const PAGE = 1000;
+/** More does not fit into a line. */
+const SHOWN_BYTES = 1000;
 const RECONNECT_MS = 1000;
 
 interface EventsOptions {
@@ -38,7 +42,8 @@ export function registerEvents(registry: Registry, group: Command): void {
 
   const verify = registry.command(group, {
     usage: 'verify <session>',
-    description: "verify the hash chain of a session's history; exits with 1 if it is broken",
+    description:
+      "verify the hash chain and the contents of a session's history; exits with 1 if one is damaged",
     operands: ['session'],
   });
   registry.setAction(verify, async (context, _options, session: string) => {
@@ -48,10 +53,16 @@ export function registerEvents(registry: Registry, group: Command): void {
       await context.print(
         `${context.style.green('intact')}: ${pluralize(result.events, 'event')}, head ${result.head}`,
       );
-    } else {
+    } else if (result.firstInvalid !== null) {
       await context.print(
-        `${context.style.red('broken')} at event ${result.firstInvalid ?? 'unknown'} of ${result.events}`,
+        `${context.style.red('broken')} at event ${result.firstInvalid} of ${result.events}`,
       );
+    }
+    if (!context.json) {
+      const { damaged, removed } = result.contents;
+      for (const { seq, sha256, problem } of damaged)
+        await context.print(`${context.style.red(problem)}: content ${sha256} of event ${seq}`);
+      if (removed > 0) await context.print(`removed on purpose: ${pluralize(removed, 'content')}`);
     }
     return result.ok ? EXIT.done : EXIT.failed;
   });
@@ -126,7 +137,7 @@ async function watchOnce(
   const show = (event: SessionEvent) => {
     if (event.seq <= place.after) return;
     place.after = event.seq;
-    if (type !== undefined && event.type !== type) return;
+    if (type !== undefined && currentType(event.type) !== type) return;
     showing = showing.then(() => showEvent(context, event));
     showing.catch(ended.reject);
   };
@@ -161,7 +172,7 @@ async function showEvent(context: Context, event: SessionEvent): Promise<void> {
   const start = `${seq}  ${time}  ${sanitizeLine(event.type)}`;
   const decision = event.type === 'egress' ? formatEgressEvent(event.sessionId, event.data) : null;
   const rest = truncate(
-    decision?.what ?? describe(event),
+    decision?.what ?? `${describe(event)}${await readText(context, event)}`,
     Math.max(20, context.stdout.columns - start.length - 2),
   );
   await context.print(`${style.dim(`${seq}  ${time}`)}  ${style.cyan(sanitizeLine(event.type))}  ${rest}`);
@@ -170,10 +181,25 @@ async function showEvent(context: Context, event: SessionEvent): Promise<void> {
   if (next !== null) await context.print(`${' '.repeat(8)}${style.dim(next)}`);
 }
 
-/** The data of an event as `name=value`, without null values. */
+/** The beginning of the output that an event names, for display; empty for other events. */
+async function readText(context: Context, event: SessionEvent): Promise<string> {
+  if (event.type !== 'turn.output' && event.type !== 'turn.ended') return '';
+  const entry = parseEvent(event);
+  const content = entry === null ? null : contentOf(entry);
+  if (content === null || !isText(content)) return '';
+  const params = { session: event.sessionId, id: content.sha256, offset: 0, limit: SHOWN_BYTES };
+  try {
+    const { bytes } = await context.client().callWithBytes('content/read', params);
+    return ` text=${sanitizeLine(bytes.toString('utf8'))}`;
+  } catch (error) {
+    return ` text=(${HoldfastError.from(error).message})`;
+  }
+}
+
+/** The data of an event as `name=value`, without null values and contents. */
 function describe(event: SessionEvent): string {
   return Object.entries(event.data)
-    .filter(([, value]) => value !== null)
+    .filter(([name, value]) => value !== null && name !== 'content')
     .map(([name, value]) => `${sanitizeLine(name)}=${factText(value)}`)
     .join(' ');
 }

@@ -7,12 +7,15 @@ const MAX_LINES = 200;
 // Control characters except line feed and tab, line separators, and characters that reorder text or are invisible.
 const HIDDEN = /[^\P{C}\n\t]|[\p{Zl}\p{Zp}]/gu;
 
-/** An event as text: one line with time, type and a summary. Output follows, with a bar before each line. */
-export function formatEvent(event: SessionEvent): string {
+/**
+ * An event as text: one line with time, type and a summary. The content that it names follows, if it is text,
+ * with a bar before each line.
+ */
+export function formatEvent(event: SessionEvent, text?: string): string {
   const entry = parseEvent(event);
   const head = `${event.at.slice(0, 10)} ${event.at.slice(11, 23)}  ${event.type.padEnd(20)}`;
   if (entry === null) return `${head} ${oneLine(JSON.stringify(event.data))}`;
-  const { line, block } = summarize(entry);
+  const { line, block } = summarize(entry, text);
   const body = block === undefined ? '' : `\n${indent(block)}`;
   return `${`${head} ${oneLine(line)}`.trimEnd()}${body}`;
 }
@@ -22,24 +25,25 @@ interface Summary {
   readonly block?: string;
 }
 
-function summarize(entry: EventEntry): Summary {
+function summarize(entry: EventEntry, text: string | undefined): Summary {
   const { type, data } = entry;
   switch (type) {
     case 'session.status':
       return { line: `${data.from} → ${data.to} (${data.why})` };
     case 'turn.queued':
-      return { line: `${data.turnId}  ${data.kind}, ${data.inputBytes} bytes`, block: data.preview };
+      return { line: `${data.turnId}  ${data.kind}, ${data.inputBytes} bytes`, block: text ?? data.preview };
     case 'turn.started':
       return { line: `${data.turnId}  ${data.case}` };
     case 'turn.output':
       return {
         line: `${data.turnId}  ${data.stream}, ${data.bytes} bytes from ${data.offset}`,
-        block: data.text ?? (data.base64 === undefined ? '(stored as a file)' : '(not text)'),
+        block: text ?? data.text ?? (data.artifact === undefined ? '(not text)' : '(stored as a file)'),
       };
     case 'turn.ended': {
       const end = `${data.turnId}  ${data.status}${data.turnMs === null ? '' : ` in ${Math.round(data.turnMs)} ms`}`;
       const why = data.error === null ? '' : `: ${data.error.message}`;
-      const block = data.error?.traceback ?? (data.output === null ? undefined : JSON.stringify(data.output));
+      const output = data.output ?? null;
+      const block = data.error?.traceback ?? text ?? (output === null ? undefined : JSON.stringify(output));
       return block === undefined ? { line: end + why } : { line: end + why, block };
     }
     case 'snapshot.created': {

@@ -1,9 +1,12 @@
 import { EventEmitter, Uri, window, workspace } from 'vscode';
 import type { Disposable, Event, TextDocumentContentProvider } from 'vscode';
 import type { Session, SessionEvent } from '../../protocol/entities.ts';
+import type { Connection } from '../connection/connection.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { sessionTitle } from '../sessions/listing.ts';
+import { readEventText } from './content-reader.ts';
 import { formatEvent } from './format-event.ts';
 import { formatTranscript } from './format-transcript.ts';
 import type { SessionEvents } from './session-events.ts';
@@ -16,7 +19,7 @@ const REDRAW_MS = 150;
 interface Format {
   /** How the name of a document in this format ends. */
   readonly suffix: string;
-  readonly text: (event: SessionEvent) => string;
+  readonly text: (event: SessionEvent, content: string | undefined) => string;
   readonly separator: string;
 }
 /**
@@ -24,10 +27,14 @@ interface Format {
  * of its own: a reference to the imported function would load the second bundle into every window.
  */
 const FORMATS = {
-  history: { suffix: ' history.log', text: (event: SessionEvent) => formatEvent(event), separator: '\n' },
+  history: {
+    suffix: ' history.log',
+    text: (event: SessionEvent, content: string | undefined) => formatEvent(event, content),
+    separator: '\n',
+  },
   transcript: {
     suffix: ' transcript.txt',
-    text: (event: SessionEvent) => formatTranscript(event),
+    text: (event: SessionEvent, content: string | undefined) => formatTranscript(event, content),
     separator: '',
   },
 } as const satisfies Record<string, Format>;
@@ -35,6 +42,8 @@ const FORMATS = {
 interface OpenHistory {
   readonly format: Format;
   readonly texts: string[];
+  /** Ends when the events so far are shown: contents are read one after the other, in the order of events. */
+  shown: Promise<void>;
   /** Every session has an event: until one arrives the document is loading. */
   isLoaded: boolean;
   /** How many earlier events the document no longer shows. */
@@ -46,12 +55,14 @@ interface OpenHistory {
 /** Histories and transcripts as read-only documents that grow while the session runs. */
 export class HistoryDocuments implements TextDocumentContentProvider, Disposable {
   readonly #events: SessionEvents;
+  readonly #connection: Pick<Connection, 'callWithBytes'>;
   readonly #owned = new DisposableStore();
   readonly #changed = this.#owned.add(new EventEmitter<Uri>());
   readonly #open = new Map<string, OpenHistory>();
 
-  constructor(events: SessionEvents) {
+  constructor(events: SessionEvents, connection: Pick<Connection, 'callWithBytes'>) {
     this.#events = events;
+    this.#connection = connection;
     this.#owned.add(workspace.registerTextDocumentContentProvider(SCHEME, this));
     // VS Code ignores changes that were reported while it was creating the document.
     this.#owned.add(
@@ -109,17 +120,26 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
     const history: OpenHistory = {
       format,
       texts: [],
+      shown: Promise.resolve(),
       isLoaded: false,
       droppedCount: 0,
       redraw: undefined,
-      subscription: this.#events.follow(uri.authority, 0, (event) => this.#onEvent(history, uri, event)),
+      subscription: this.#events.follow(uri.authority, 0, (event) => {
+        history.shown = history.shown.then(() => this.#onEvent(history, uri, event));
+      }),
     };
     this.#open.set(key, history);
     return history;
   }
 
-  #onEvent(history: OpenHistory, uri: Uri, event: SessionEvent): void {
-    const text = history.format.text(event);
+  /** Never rejects. */
+  async #onEvent(history: OpenHistory, uri: Uri, event: SessionEvent): Promise<void> {
+    if (this.#open.get(uri.toString()) !== history) return;
+    const content = await readEventText(this.#connection, event).catch(
+      (error: unknown) => `(${HoldfastError.from(error).message})`,
+    );
+    if (this.#open.get(uri.toString()) !== history) return;
+    const text = history.format.text(event, content);
     const isChanged = text !== '' || !history.isLoaded;
     history.isLoaded = true;
     if (!isChanged) return;

@@ -15,6 +15,7 @@ export const FAILPOINTS = [
   'turn.before-launch',
   'turn.after-launch',
   'turn.during-output',
+  'content.before-event',
   'turn.before-end',
   'turn.after-end',
   'turn.before-forget',

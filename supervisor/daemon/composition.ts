@@ -12,6 +12,7 @@ import { nameResolver } from '../egress/resolver.ts';
 import { DockerEngine } from '../engine/docker/engine.ts';
 import type { Engine } from '../engine/port.ts';
 import { Artifacts } from '../history/artifacts.ts';
+import { Contents } from '../history/contents.ts';
 import { DeletedSessionContents } from '../history/deleted-session-contents.ts';
 import { EventLog } from '../history/event-log.ts';
 import { SessionRecords } from '../history/session-records.ts';
@@ -130,6 +131,7 @@ function openStorage(home: Home, log: Log) {
   const sessions = new Sessions(database);
   const events = new EventLog(database, (error) => log.error('a listener of events failed', { error }));
   const artifacts = new Artifacts(home);
+  const contents = new Contents(database, artifacts);
   return {
     home,
     database,
@@ -142,7 +144,8 @@ function openStorage(home: Home, log: Log) {
     stores: new LineageStores(home),
     events,
     artifacts,
-    output: new TurnOutput(database, events, artifacts),
+    contents,
+    output: new TurnOutput(database, events, contents, artifacts),
     records: new SessionRecords(database, sessions, events, now),
     background: new BackgroundWork(log.child('sessions')),
     ids: randomIds,

@@ -211,14 +211,18 @@ export class GarbageCollector {
   }
 
   async #artifacts(isPresent: (id: string) => boolean): Promise<Candidate[]> {
-    const { home, artifacts } = this.#services;
+    const { home, contents, now } = this.#services;
     const candidates: Candidate[] = [];
     for (const name of await folderNames(home.artifacts)) {
       if (isPresent(name)) continue;
       const bytes = await sizeOf(join(home.artifacts, name));
       candidates.push({
         garbage: { kind: 'artifact', name, why: 'outputs of a session that was deleted', bytes },
-        remove: async () => artifacts.remove(name),
+        remove: async () => {
+          contents.removeFiles(name);
+          contents.recordFilesRemoved(name, now());
+          await Promise.resolve();
+        },
       });
     }
     return candidates;

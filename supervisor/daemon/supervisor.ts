@@ -143,7 +143,13 @@ export class Supervisor {
   }
 
   /** Reconciles before the first request. An engine that hangs must not keep clients waiting. */
-  async #recover({ sessionRuntime, profileService, operations, deletedSessions }: Services): Promise<void> {
+  async #recover({
+    sessionRuntime,
+    profileService,
+    operations,
+    deletedSessions,
+    contents,
+  }: Services): Promise<void> {
     const log = this.#options.log.child('daemon');
     const recover = (): void => {
       profileService.recover().catch((error: unknown) => log.error('recovery failed', { error }));
@@ -156,6 +162,9 @@ export class Supervisor {
       // After the removal of expired snapshots: the remaining ones keep the history.
       deletedSessions.start();
     });
+    contents
+      .collect()
+      .catch((error: unknown) => log.warn('leftovers of outputs could not be removed', { error }));
     await Promise.race([started, sleep(FIRST_SWEEP_MS, undefined, { ref: false })]);
     started.catch((error: unknown) => log.error('the sessions could not be recovered', { error }));
     operations.prune();

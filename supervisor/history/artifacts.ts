@@ -7,8 +7,10 @@ import {
   mkdirSync,
   openSync,
   readSync,
+  readdirSync,
   rmSync,
   statSync,
+  truncateSync,
   writeSync,
 } from 'node:fs';
 import { copyFile, mkdir, open } from 'node:fs/promises';
@@ -121,6 +123,34 @@ export class Artifacts {
       if (hasErrorCode(error, 'ENOENT')) return;
       throw storageError(error, `The artifact ${from.name} could not be copied`);
     }
+  }
+
+  /** The sessions that have artifacts. */
+  sessionIds(): string[] {
+    return this.#withTypedErrors('The artifacts could not be listed', () =>
+      readdirSync(this.#home.artifacts),
+    );
+  }
+
+  /** Empty for a session that has no artifacts any more. */
+  names(sessionId: string): string[] {
+    return this.#withTypedErrors(`The artifacts of ${sessionId} could not be listed`, () => {
+      try {
+        return readdirSync(this.#home.artifactsDirectory(sessionId));
+      } catch (error) {
+        if (hasErrorCode(error, 'ENOENT')) return [];
+        throw error;
+      }
+    });
+  }
+
+  /** Cuts an artifact off after `bytes`; removes it at 0. */
+  truncate(sessionId: string, name: string, bytes: number): void {
+    this.#withTypedErrors(`The artifact ${name} could not be truncated`, () => {
+      const path = this.#home.artifact(sessionId, name);
+      if (bytes === 0) rmSync(path, { force: true });
+      else truncateSync(path, bytes);
+    });
   }
 
   /** Removes all artifacts of a session. */

@@ -4,7 +4,7 @@ import type { Log } from '../base/log.ts';
 import { count, parseRow } from '../store/columns.ts';
 import type { Database } from '../store/database.ts';
 import type { Sessions } from '../store/sessions.ts';
-import type { Artifacts } from './artifacts.ts';
+import type { Contents } from './contents.ts';
 import type { EventLog } from './event-log.ts';
 
 const DAY_MS = 86_400_000;
@@ -18,7 +18,7 @@ export interface DeletedSessionsOptions {
   readonly database: Database;
   readonly sessions: Pick<Sessions, 'all' | 'update'>;
   readonly events: Pick<EventLog, 'append'>;
-  readonly artifacts: Pick<Artifacts, 'remove'>;
+  readonly contents: Pick<Contents, 'removeAll'>;
   readonly log: Log;
   /** ms since 1970. */
   readonly now: () => number;
@@ -70,7 +70,7 @@ export class DeletedSessionContents {
       if (isDone || database.get('SELECT 1 FROM snapshots WHERE sessionId = ? LIMIT 1', id) !== undefined)
         return [];
       const row = database.get(
-        `SELECT coalesce((SELECT sum(inputBytes) FROM turns WHERE sessionId = ?1), 0)
+        `SELECT coalesce((SELECT sum(length(inline)) FROM contents WHERE sessionId = ?1), 0)
            + coalesce((SELECT sum(length(data)) FROM events WHERE sessionId = ?1), 0) AS bytes`,
         id,
       );
@@ -90,13 +90,11 @@ export class DeletedSessionContents {
   }
 
   remove(sessionId: string): void {
-    const { database, sessions, events, artifacts } = this.#options;
-    artifacts.remove(sessionId);
+    const { database, sessions, events, contents, now } = this.#options;
     database.transaction(() => {
       const turns = 'SELECT id FROM turns WHERE sessionId = ?';
-      database.run(`UPDATE turn_inputs SET bytes = x'' WHERE turnId IN (${turns})`, sessionId);
+      contents.removeAll(sessionId, now());
       database.run(`DELETE FROM turn_pieces WHERE turnId IN (${turns})`, sessionId);
-      database.run(`DELETE FROM turn_streams WHERE turnId IN (${turns})`, sessionId);
       database.run(
         `UPDATE turns SET output = NULL, outputArtifact = 0, error = NULL,
            stdoutBytes = 0, stderrBytes = 0, resultBytes = 0

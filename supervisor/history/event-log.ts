@@ -3,7 +3,7 @@ import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
 import type { SessionEvent } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { GENESIS_HASH } from '../../protocol/events.ts';
+import { GENESIS_HASH, storedTypes } from '../../protocol/events.ts';
 import type { EventEntry } from '../../protocol/events.ts';
 import { JsonSchema, count, json, parseRow, time } from '../store/columns.ts';
 import type { Database } from '../store/database.ts';
@@ -50,6 +50,7 @@ export interface ReadOptions {
   readonly after?: number | undefined;
   /** Default 1,000. */
   readonly limit?: number | undefined;
+  /** Finds events that earlier versions stored under another type, too. */
   readonly type?: string | undefined;
 }
 
@@ -117,10 +118,10 @@ export class EventLog {
   read(sessionId: string, options: ReadOptions = {}): SessionEvent[] {
     const { after = 0, limit = 1000, type } = options;
     const rows = this.#database.iterate(
-      `SELECT * FROM events WHERE sessionId = ? AND seq > ? AND (?3 IS NULL OR type = ?3) ORDER BY seq LIMIT ?4`,
+      `SELECT * FROM events WHERE sessionId = ? AND seq > ? AND (?3 IS NULL OR type IN (SELECT value FROM json_each(?3))) ORDER BY seq LIMIT ?4`,
       sessionId,
       after,
-      type ?? null,
+      type === undefined ? null : JSON.stringify(storedTypes(type)),
       limit,
     );
     const events: SessionEvent[] = [];

@@ -49,7 +49,7 @@ export const PROJECTED_TURN = [
   'cancelRequested',
   'exitCode',
   'error',
-  'output',
+  'resultSha256',
   'outputArtifact',
   'turnMs',
   'workerStartMs',
@@ -190,7 +190,7 @@ function queued(data: Extract<EventEntry, { type: 'turn.queued' }>['data']): Pro
     cancelRequested: false,
     exitCode: null,
     error: null,
-    output: null,
+    resultSha256: null,
     outputArtifact: false,
     turnMs: null,
     workerStartMs: null,
@@ -220,9 +220,9 @@ function applyToTurn(turn: ProjectedTurn, entry: Exclude<TurnEntry, { type: 'tur
     case 'turn.cancelling':
       return { ...turn, cancelRequested: true };
     case 'turn.ended': {
-      const { turnId: _, ...rest } = entry.data;
+      const { turnId: _, content, output: __, ...rest } = entry.data;
       const status: TurnStatus = rest.status;
-      return { ...turn, ...rest, status };
+      return { ...turn, ...rest, status, resultSha256: content?.sha256 ?? null };
     }
   }
 }

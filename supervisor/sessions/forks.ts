@@ -1,8 +1,9 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { EventEntry } from '../../protocol/events.ts';
+import { type EventEntry, contentOf, parseEvent } from '../../protocol/events.ts';
 import { type SessionEvent, ENDED_TURN_STATUSES } from '../../protocol/entities.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { Artifacts } from '../history/artifacts.ts';
+import type { Contents } from '../history/contents.ts';
 import type { EventLog } from '../history/event-log.ts';
 import { replay } from '../history/projection.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
@@ -27,6 +28,7 @@ export interface ForksOptions {
   readonly events: EventLog;
   readonly output: TurnOutput;
   readonly artifacts: Artifacts;
+  readonly contents: Contents;
   readonly creation: SessionCreation;
   readonly restoreIntents: Pick<RestoreIntents, 'recordHydration'>;
   readonly ids: Ids;
@@ -66,14 +68,15 @@ export class Forks {
   async #create(snapshot: SnapshotRow, name: string | undefined, opId: string | undefined): Promise<string> {
     const { database, sessions, snapshots, profiles, operations, events, creation, restoreIntents } =
       this.#options;
-    const { turns, output, ids } = this.#options;
+    const { turns, output, contents, ids } = this.#options;
     const source = sessions.get(snapshot.sessionId);
     if (source === null) throw new HoldfastError('not_found', `There is no session ${snapshot.sessionId}`);
     const profile = profiles.getOrThrow(source.profile);
     const id = ids.next('ses');
     const history = this.#history(snapshot);
     const copied = this.#endedTurns(history);
-    await this.#copyFiles(source.id, id, copied);
+    const contentIds = contentsOf(copyEvents(history, copied).map(({ entry }) => entry));
+    await this.#copyFiles(source.id, id, copied, contentIds);
     const { result } = operations.runOnce(opId, 'snapshot.fork', () => {
       database.transaction(() => {
         // The snapshot may have been deleted during the copy. From here on the intent protects its objects from
@@ -91,6 +94,7 @@ export class Forks {
         ];
         const state = replay(entries.map((entry, at) => asEvent(row.id, at + 1, entry)));
         sessions.insert({ ...row, about: state?.about ?? null, model: state?.model ?? null });
+        contents.copyRows(source.id, row.id, contentIds);
         events.append(row.id, entries);
         const seqs = new Map(copyEvents(history, copied).map(({ seq }, at) => [seq, at + 1]));
         for (const { turn, id } of copied.values()) {
@@ -131,15 +135,17 @@ export class Forks {
   }
 
   /** If the supervisor is killed meanwhile, the copies belong to no session and are garbage-collected. */
-  async #copyFiles(from: string, to: string, copied: ReadonlyMap<string, CopiedTurn>): Promise<void> {
-    const { artifacts, output } = this.#options;
-    for (const { turn, id } of copied.values()) {
-      for (const { stream, artifact, bytes } of output.artifactFiles(turn.id))
-        await artifacts.copy(
-          { sessionId: from, name: artifact },
-          { sessionId: to, name: `${id}.${stream}` },
-          bytes,
-        );
+  async #copyFiles(
+    from: string,
+    to: string,
+    copied: ReadonlyMap<string, CopiedTurn>,
+    contentIds: readonly string[],
+  ): Promise<void> {
+    const { artifacts, contents, output } = this.#options;
+    await contents.copyFiles(from, to, contentIds);
+    for (const { turn } of copied.values()) {
+      for (const { artifact, bytes } of output.oldFiles(turn.id))
+        await artifacts.copy({ sessionId: from, name: artifact }, { sessionId: to, name: artifact }, bytes);
     }
   }
 }
@@ -155,12 +161,18 @@ function copyEvents(
     if (turnId !== undefined && newTurnId === undefined) return [];
     const changed: Record<string, unknown> = { ...data };
     if (newTurnId !== undefined) changed['turnId'] = newTurnId;
-    const { stream, artifact } = data;
-    if (newTurnId !== undefined && typeof artifact === 'string' && typeof stream === 'string')
-      changed['artifact'] = `${newTurnId}.${stream}`;
     // The event was validated when it was written; only ids differ.
     return [{ seq, entry: { type, data: changed, at: Date.parse(at) } as unknown as EventEntry }];
   });
+}
+
+/** The contents that these events name. */
+function contentsOf(entries: readonly EventEntry[]): string[] {
+  const ids = entries.flatMap((entry) => {
+    const parsed = parseEvent(entry);
+    return (parsed === null ? null : contentOf(parsed))?.sha256 ?? [];
+  });
+  return [...new Set(ids)];
 }
 
 function forkedEvent(row: SessionRow, { sessionId, id, eventSeq }: SnapshotRow): EventEntry {

@@ -5,7 +5,7 @@ import type { Engine } from '../engine/port.ts';
 import { Emitter } from '../base/emitter.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { EventLog } from '../history/event-log.ts';
-import type { TurnOutput } from '../history/turn-output.ts';
+import type { Contents } from '../history/contents.ts';
 import type { Database } from '../store/database.ts';
 import {
   type BeginResult,
@@ -47,7 +47,7 @@ export interface RemovalOptions {
   readonly operations: Operations;
   readonly records: SessionRecords;
   readonly events: EventLog;
-  readonly output: TurnOutput;
+  readonly contents: Pick<Contents, 'removeFiles' | 'recordFilesRemoved'>;
   readonly lifecycle: Lifecycle;
   readonly sidecars: SidecarConnections;
   readonly sessionMutex: KeyedMutex;
@@ -223,8 +223,18 @@ export class Removal {
   }
 
   async #deleteLocked(operation: Operation, sessionId: string, why: string): Promise<void> {
-    const { engine, database, operations, records, lifecycle, sidecars, sessionMutex, output, reserve, now } =
-      this.#options;
+    const {
+      engine,
+      database,
+      operations,
+      records,
+      lifecycle,
+      sidecars,
+      sessionMutex,
+      contents,
+      reserve,
+      now,
+    } = this.#options;
     const deleteLocked = async (): Promise<void> => {
       const row = records.peek(sessionId);
       // Somebody else deleted it first: a single-turn session is deleted when its turn has ended.
@@ -249,10 +259,11 @@ export class Removal {
       await engine.deleteWorkspace(workspaceSpec(row));
       await failpoint('delete.after-workspace');
       // The caller of a single-turn session may still be reading the output of its turn: `gc` removes it later.
-      if (!row.throwaway) output.removeFiles(sessionId);
+      if (!row.throwaway) contents.removeFiles(sessionId);
       await failpoint('delete.before-row');
       reserve.retryOnFullDisk(() =>
         database.transaction(() => {
+          if (!row.throwaway) contents.recordFilesRemoved(sessionId, now());
           records.change(sessionId, { status: 'deleted', deletedAt: now() }, why, [
             { type: 'session.deleted', data: { why } },
           ]);

@@ -1,4 +1,5 @@
-import type { DatabaseSync } from 'node:sqlite';
+import { hash } from 'node:crypto';
+import type { DatabaseSync, SQLOutputValue } from 'node:sqlite';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { backUp } from './backups.ts';
 import type { Home } from './home.ts';
@@ -25,6 +26,7 @@ export function migrate(
   }
   if (found === newest) return;
   if (found > 0) backUp(connection, home, found);
+  connection.function('sha256', { deterministic: true }, sha256);
   for (const migration of migrations) {
     if (migration.version <= found) continue;
     connection.exec('BEGIN IMMEDIATE');
@@ -37,6 +39,11 @@ export function migrate(
       throw error;
     }
   }
+}
+
+function sha256(value: SQLOutputValue): string {
+  if (!(value instanceof Uint8Array)) throw new TypeError('only a blob has a hash');
+  return hash('sha256', value);
 }
 
 function schemaVersion(connection: DatabaseSync): number {

@@ -1,8 +1,10 @@
 import { z } from 'zod';
+import { type Content, JSON_TEXT } from '../../protocol/contents.ts';
 import { DispatchCaseSchema, TurnSnapshotSchema, TurnStatusSchema } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { TurnErrorSchema } from '../../protocol/events.ts';
 import { JsonSchema, blob, count, flag, json, parseRow, time, toColumn, toJson } from './columns.ts';
+import { insertContent } from './contents.ts';
 import type { Database } from './database.ts';
 
 /** Maximum size of a turn's input. */
@@ -27,6 +29,8 @@ export const TurnSummarySchema = z.object({
   /** The return value of a handler; null both for `null` and for no value. */
   output: json(JsonSchema).nullable(),
   outputArtifact: flag,
+  /** The content of the return value. Null without one, and in turns of earlier versions. */
+  resultSha256: z.string().nullable(),
   exitCode: z.int().nullable(),
   error: json(TurnErrorSchema).nullable(),
   /** Durable bytes of each stream: where to continue after a crash. Updated by TurnOutput. */
@@ -61,6 +65,7 @@ export const UNSTARTED_TURN = {
   generation: null,
   output: null,
   outputArtifact: false,
+  resultSha256: null,
   exitCode: null,
   error: null,
   stdoutBytes: 0,
@@ -83,9 +88,11 @@ const COLUMNS = Object.keys(TurnSummarySchema.shape) as (keyof TurnSummary)[];
 const PATCHABLE = COLUMNS.filter(
   (column) => column !== 'id' && column !== 'sessionId' && column !== 'inputBytes',
 );
-const INSERT = `INSERT INTO turns (${COLUMNS.join(', ')}) VALUES (${COLUMNS.map(() => '?').join(', ')})`;
-const SELECT =
-  'SELECT turns.*, turn_inputs.bytes AS input FROM turns JOIN turn_inputs ON turn_inputs.turnId = turns.id';
+const INSERT = `INSERT INTO turns (${COLUMNS.join(', ')}, inputSha256) VALUES (${COLUMNS.map(() => '?').join(', ')}, ?)`;
+/** The input is empty after its removal. */
+const INPUT = "coalesce(contents.inline, x'')";
+const FROM = `FROM turns JOIN contents ON contents.sessionId = turns.sessionId AND contents.sha256 = turns.inputSha256`;
+const SELECT = `SELECT turns.*, ${INPUT} AS input ${FROM}`;
 
 export class Turns {
   readonly #database: Database;
@@ -94,8 +101,11 @@ export class Turns {
     this.#database = database;
   }
 
-  /** Appends the turn to its session's queue. Errors: `file_too_large` over 4 MiB of input. */
-  insert(turn: NewTurn): void {
+  /**
+   * Appends the turn to its session's queue, and stores its input as a content. Errors: `file_too_large` over 4 MiB of
+   * input.
+   */
+  insert(turn: NewTurn): Content {
     if (turn.input.length > TURN_INPUT_BYTES) {
       throw new HoldfastError('file_too_large', 'The input of the turn is too large', {
         why: `it has ${turn.input.length} bytes, and the maximum is ${TURN_INPUT_BYTES}`,
@@ -103,9 +113,15 @@ export class Turns {
       });
     }
     const row: TurnSummary = { ...turn, inputBytes: turn.input.length };
-    this.#database.transaction(() => {
-      this.#database.run(INSERT, ...COLUMNS.map((column) => columnValue(column, row[column])));
-      this.#database.run('INSERT INTO turn_inputs (turnId, bytes) VALUES (?, ?)', turn.id, turn.input);
+    return this.#database.transaction(() => {
+      const mediaType = turn.kind === 'handler' ? JSON_TEXT : undefined;
+      const content = insertContent(this.#database, turn.sessionId, turn.input, mediaType);
+      this.#database.run(
+        INSERT,
+        ...COLUMNS.map((column) => columnValue(column, row[column])),
+        content.sha256,
+      );
+      return content;
     });
   }
 
@@ -116,7 +132,7 @@ export class Turns {
   /** The first `bytes` bytes of the input; null if the turn does not exist. */
   readInputStart(id: string, bytes: number): Uint8Array | null {
     const row = this.#database.get(
-      'SELECT substr(bytes, 1, ?2) AS input FROM turn_inputs WHERE turnId = ?1',
+      `SELECT substr(${INPUT}, 1, ?2) AS input ${FROM} WHERE turns.id = ?1`,
       id,
       bytes,
     );
@@ -149,14 +165,14 @@ export class Turns {
   /** The turn that has been queued longest. */
   nextQueued(sessionId: string): TurnRow | null {
     return this.#one(
-      `${SELECT} WHERE sessionId = ? AND status = 'queued' ORDER BY ordinal LIMIT 1`,
+      `${SELECT} WHERE turns.sessionId = ? AND status = 'queued' ORDER BY ordinal LIMIT 1`,
       sessionId,
     );
   }
 
   getRunning(sessionId: string): TurnRow | null {
     return this.#one(
-      `${SELECT} WHERE sessionId = ? AND status = 'running' ORDER BY ordinal LIMIT 1`,
+      `${SELECT} WHERE turns.sessionId = ? AND status = 'running' ORDER BY ordinal LIMIT 1`,
       sessionId,
     );
   }
@@ -205,8 +221,8 @@ export class Turns {
   /** The first bytes of the newest turn's input, in any status; null before the first turn. */
   readLatestInput(sessionId: string, bytes: number): Buffer | null {
     const row = this.#database.get(
-      `SELECT substr(turn_inputs.bytes, 1, ?) AS head FROM turns JOIN turn_inputs ON turn_inputs.turnId = turns.id
-       WHERE sessionId = ? ORDER BY ordinal DESC LIMIT 1`,
+      `SELECT substr(${INPUT}, 1, ?) AS head ${FROM}
+       WHERE turns.sessionId = ? ORDER BY ordinal DESC LIMIT 1`,
       bytes,
       sessionId,
     );

@@ -70,7 +70,7 @@ export class TurnQueue {
         timeoutMs: limit,
         input,
       };
-      turns.insert(turn);
+      const content = turns.insert(turn);
       events.append(row.id, [
         {
           type: 'turn.queued',
@@ -79,6 +79,7 @@ export class TurnQueue {
             kind: driver.kind,
             inputBytes: input.byteLength,
             preview,
+            content,
             timeoutMs: limit,
           },
         },

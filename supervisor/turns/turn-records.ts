@@ -1,9 +1,12 @@
+import { hash } from 'node:crypto';
+import { type Content, JSON_TEXT } from '../../protocol/contents.ts';
 import { INLINE_OUTPUT_BYTES, type TurnError } from '../../protocol/events.ts';
 import type { TurnStatus } from '../../protocol/entities.ts';
 import { FRAME_LIMITS } from '../../protocol/wire/limits.ts';
 import { forbiddenKeyIn, nestsDeeperThan } from '../../protocol/wire/untrusted-json.ts';
 import type { TurnProgress } from '../../sidecar/wire.ts';
 import type { EventLog } from '../history/event-log.ts';
+import type { Contents } from '../history/contents.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import { type Json, JsonSchema } from '../store/columns.ts';
 import type { Database } from '../store/database.ts';
@@ -32,6 +35,7 @@ export class TurnRecords {
   readonly #events: EventLog;
   readonly #sessions: SessionRecords;
   readonly #output: TurnOutput;
+  readonly #contents: Contents;
   readonly #activeWork: ActiveWork;
   readonly #changes: ChangeNotifier;
   readonly #reserve: Pick<DiskReserve, 'retryOnFullDisk'>;
@@ -43,6 +47,7 @@ export class TurnRecords {
     events: EventLog;
     sessions: SessionRecords;
     output: TurnOutput;
+    contents: Contents;
     activeWork: ActiveWork;
     changes: ChangeNotifier;
     reserve: Pick<DiskReserve, 'retryOnFullDisk'>;
@@ -53,6 +58,7 @@ export class TurnRecords {
     this.#events = options.events;
     this.#sessions = options.sessions;
     this.#output = options.output;
+    this.#contents = options.contents;
     this.#activeWork = options.activeWork;
     this.#changes = options.changes;
     this.#reserve = options.reserve;
@@ -140,6 +146,7 @@ export class TurnRecords {
       const bytes = end.output === null ? null : Buffer.from(end.output);
       const large = bytes !== null && (bytes.byteLength > INLINE_OUTPUT_BYTES || !fitsMessages(bytes));
       if (large) this.#output.store(turnId, 'result', 0, bytes);
+      const content = bytes === null ? null : this.#resultContent(turn.sessionId, bytes, large);
       const value: Json | null =
         end.output === null || large ? null : JsonSchema.parse(JSON.parse(end.output));
       const turnMs = turn.launchedAt === null ? null : Math.max(0, now - turn.launchedAt);
@@ -151,7 +158,7 @@ export class TurnRecords {
             status: end.status,
             exitCode: end.exitCode,
             error: end.error,
-            output: value,
+            content,
             outputArtifact: large,
             turnMs,
             workerStartMs: turn.workerStartMs,
@@ -166,11 +173,18 @@ export class TurnRecords {
         exitCode: end.exitCode,
         output: value,
         outputArtifact: large,
+        resultSha256: content?.sha256 ?? null,
         error: end.error,
         turnMs,
       });
       this.#updateSession(turn.sessionId, turnId, now);
     });
+  }
+
+  /** A large result was stored as an output stream of the turn. */
+  #resultContent(sessionId: string, bytes: Buffer, isStored: boolean): Content {
+    if (!isStored) return this.#contents.insert(sessionId, bytes, JSON_TEXT);
+    return { sha256: hash('sha256', bytes), bytes: bytes.length, mediaType: JSON_TEXT };
   }
 
   /** Without active work the session is idle, unless the reconciler has recorded the loss of its sandbox before. */

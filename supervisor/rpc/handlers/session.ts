@@ -3,7 +3,9 @@ import type { METHODS, NOTIFICATIONS, Params } from '../../../protocol/methods.t
 import type { Peer } from '../../../protocol/wire/peer.ts';
 import { type Handlers, type EmptyMap, withBytes } from '../../../protocol/wire/shapes.ts';
 import { type Turn, ENDED_TURN_STATUSES } from '../../../protocol/entities.ts';
+import type { Contents } from '../../history/contents.ts';
 import type { EventLog } from '../../history/event-log.ts';
+import { verifyHistory } from '../../history/history-verification.ts';
 import type { TurnOutput } from '../../history/turn-output.ts';
 import type { Turns } from '../../store/turns.ts';
 import type { TurnSnapshots } from '../../snapshots/turn-snapshots.ts';
@@ -21,7 +23,7 @@ const OUTPUT_BYTES = 1024 * 1024;
 const DAY_MS = 86_400_000;
 const LISTED_OUTPUT_CHARACTERS = 256;
 
-type Groups = 'session' | 'turn' | 'exec' | 'workspace';
+type Groups = 'session' | 'content' | 'turn' | 'exec' | 'workspace';
 type SessionMethods = {
   [M in keyof typeof METHODS as M extends `${Groups}/${string}` ? M : never]: (typeof METHODS)[M];
 };
@@ -34,15 +36,16 @@ export interface SessionHandlersOptions {
   readonly turnSnapshots: Pick<TurnSnapshots, 'followProgress'>;
   readonly events: EventLog;
   readonly output: TurnOutput;
+  readonly contents: Contents;
   readonly turns: Turns;
   readonly ids: Ids;
 }
 
-/** The answers to `session/*`, `turn/*`, `exec/*` and `workspace/*`. */
+/** The answers to `session/*`, `content/*`, `turn/*`, `exec/*` and `workspace/*`. */
 export function sessionHandlers<P extends Client>(
   options: SessionHandlersOptions,
 ): Handlers<SessionMethods, P> {
-  const { service, events, output, turns, ids } = options;
+  const { service, events, output, contents, turns, ids } = options;
   const { queue, changes, execs, turnSnapshots } = options;
   const subscriptions = new Map<string, { readonly client: P; readonly subscription: EventSubscription }>();
 
@@ -124,7 +127,16 @@ export function sessionHandlers<P extends Client>(
       subscriptions.delete(subscription);
       return {};
     },
-    'session/verify': ({ session }) => events.verify(service.find(session).id),
+    'session/verify': ({ session }) => verifyHistory(events, contents, service.find(session).id),
+    'content/read': ({ session, id, offset, limit }) => {
+      const { part, total, mediaType } = contents.read(
+        service.find(session).id,
+        id,
+        offset,
+        limit ?? OUTPUT_BYTES,
+      );
+      return withBytes({ offset, total, mediaType }, part);
+    },
 
     'turn/start': ({ session, profile, name, input, prompt, timeoutMs, opId }, { bytes }) =>
       service.startTurn({

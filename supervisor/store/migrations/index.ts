@@ -4,8 +4,9 @@ import { snapshots } from './003-snapshots.ts';
 import { terminals } from './004-terminals.ts';
 import { incarnations } from './005-incarnations.ts';
 import { turnSnapshots } from './006-turn-snapshots.ts';
+import { contents } from './007-contents.ts';
 
-/** One version of the schema. `sql` and the new version number are one transaction. */
+/** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
   readonly version: number;
   readonly sql: string;
@@ -19,4 +20,5 @@ export const MIGRATIONS: readonly Migration[] = [
   terminals,
   incarnations,
   turnSnapshots,
+  contents,
 ];

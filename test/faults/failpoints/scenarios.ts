@@ -13,7 +13,7 @@ import {
 } from './snapshots.ts';
 import type { Scenario } from './fixture.ts';
 import { terminalEndScenario, terminalOpenScenario } from './terminals.ts';
-import { turnScenario } from './turns.ts';
+import { largeOutputScenario, turnScenario } from './turns.ts';
 import { cleanScenario, seedScenario } from './workspaces.ts';
 
 /** One for every name: without it this file does not compile. */
@@ -29,6 +29,7 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'turn.before-launch': turnScenario,
   'turn.after-launch': turnScenario,
   'turn.during-output': turnScenario,
+  'content.before-event': largeOutputScenario,
   'turn.before-end': turnScenario,
   'turn.after-end': turnScenario,
   'turn.before-forget': turnScenario,
@@ -89,6 +90,7 @@ const PARTS: Record<Operation, ScenarioGroup> = {
   stop: 'sessions',
   delete: 'sessions',
   turn: 'turns',
+  content: 'turns',
   terminal: 'turns',
   handover: 'turns',
   deploy: 'workspaces',

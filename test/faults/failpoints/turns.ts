@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import type { FailpointName } from '../../../supervisor/base/failpoints.ts';
@@ -15,6 +15,9 @@ import {
   variants,
   sharedRunningSession,
 } from './fixture.ts';
+
+const LARGE_OUTPUT_LINES = 40_000;
+const LARGE_OUTPUT = Array.from({ length: LARGE_OUTPUT_LINES }, (_, at) => `${at + 1}\n`).join('');
 
 export async function turnScenario(point: FailpointName): Promise<void> {
   for (const profile of variants(point, ['shell', 'handler'])) await repeatedTurnScenario(profile, point);
@@ -61,6 +64,30 @@ export async function repeatedTurnScenario(
   expect(events.filter(({ data }) => data['turnId'] === turn.turnId)).toHaveLength(1);
   await expectSettled(at);
   await expectWholeHistory(at, id);
+}
+
+/** Dies when the bytes of a large output are in their file, and the event that names them is not written. */
+export async function largeOutputScenario(point: FailpointName): Promise<void> {
+  const at = await sharedHome();
+  const id = await sharedRunningSession(at, 'shell');
+  await killSupervisor(at);
+  const supervisor = await at.start({ [point]: 'kill' });
+  const opId = uniqueName('op-turn');
+  const request = { session: id, opId, prompt: `seq 1 ${LARGE_OUTPUT_LINES}` };
+  await at.call('turn/start', request).catch(expectLost);
+  expect(await supervisor.waitForExit(30_000)).toEqual(KILLED);
+  await startNextSupervisor(at);
+  const { turn } = await retryRequest(at, 'turn/start', request);
+  expect(await waitForTurn(at, turn.turnId)).toMatchObject({ status: 'succeeded' });
+  const output = await turnOutput(at, turn.turnId, 'stdout');
+  expect(output.toString()).toBe(LARGE_OUTPUT);
+  await expectSettled(at);
+  // Every event has its content, and the file has nothing besides.
+  await expectWholeHistory(at, id);
+  const { contents } = await at.call('session/verify', { session: id });
+  expect(contents).toMatchObject({ removed: 0, damaged: [] });
+  const file = await stat(join(at.path, 'artifacts', id, `${turn.turnId}.output`));
+  expect(file.size).toBeLessThanOrEqual(output.length);
 }
 
 function expectLost(error: unknown): void {

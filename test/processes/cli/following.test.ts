@@ -110,7 +110,13 @@ describe('session events', () => {
 
   test('verify exits with 1 if the hash chain is broken', async () => {
     const { home } = await serve({
-      'session/verify': () => ({ ok: false, events: 9, head: 'x', firstInvalid: 4 }),
+      'session/verify': () => ({
+        ok: false,
+        events: 9,
+        head: 'x',
+        firstInvalid: 4,
+        contents: { intact: 3, removed: 0, damaged: [] },
+      }),
     });
     expect(await runToEnd(['session', 'verify', 'default'], { home })).toMatchObject({
       code: 1,

@@ -1,6 +1,7 @@
 // Writes to a home until it is killed, saying after each step what is acknowledged: node crash-writer.ts HOME SEED
 import { writeSync } from 'node:fs';
 import { Artifacts } from '../../../supervisor/history/artifacts.ts';
+import { Contents } from '../../../supervisor/history/contents.ts';
 import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
 import { openDatabase } from '../../../supervisor/store/database.ts';
@@ -16,7 +17,8 @@ const database = openDatabase(home);
 database.epoch();
 const log = new EventLog(database);
 const turns = new Turns(database);
-const output = new TurnOutput(database, log, new Artifacts(home));
+const artifacts = new Artifacts(home);
+const output = new TurnOutput(database, log, new Contents(database, artifacts), artifacts);
 
 const acknowledge = (): void => {
   const row = turns.getOrThrow(turn);

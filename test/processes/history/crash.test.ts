@@ -6,6 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { Artifacts } from '../../../supervisor/history/artifacts.ts';
+import { Contents } from '../../../supervisor/history/contents.ts';
 import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
 import { openDatabase } from '../../../supervisor/store/database.ts';
@@ -73,7 +74,8 @@ test(
       const database = openDatabase(home);
       try {
         const log = new EventLog(database);
-        const output = new TurnOutput(database, log, new Artifacts(home));
+        const artifacts = new Artifacts(home);
+        const output = new TurnOutput(database, log, new Contents(database, artifacts), artifacts);
         const turn = new Turns(database).getOrThrow(TURN);
         const verification = await log.verify(SESSION);
         expect(verification).toMatchObject({ ok: true, events: log.head(SESSION).seq, firstInvalid: null });

@@ -1,9 +1,19 @@
 import { hash } from 'node:crypto';
-import { appendFileSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  existsSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { BINARY, type Content, TEXT } from '../../../protocol/contents.ts';
 import { INLINE_OUTPUT_BYTES, OUTPUT_STREAMS } from '../../../protocol/events.ts';
 import { Artifacts } from '../../../supervisor/history/artifacts.ts';
+import { Contents } from '../../../supervisor/history/contents.ts';
 import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
 import { Home } from '../../../supervisor/store/home.ts';
@@ -23,6 +33,12 @@ import {
 
 const SESSION = sessionId(0);
 const TURN = turnId(1);
+const FILE = `${TURN}.output`;
+
+function content(bytes: string | Buffer, mediaType: string): Content {
+  const all = Buffer.from(bytes);
+  return { sha256: hash('sha256', all), bytes: all.length, mediaType };
+}
 
 function given(home: Home = temporaryHome()) {
   const database = temporaryDatabase(home);
@@ -34,7 +50,9 @@ function given(home: Home = temporaryHome()) {
   }
   const log = new EventLog(database);
   const artifacts = new Artifacts(home);
-  return { home, database, turns, log, artifacts, output: new TurnOutput(database, log, artifacts) };
+  const contents = new Contents(database, artifacts);
+  const output = new TurnOutput(database, log, contents, artifacts);
+  return { home, database, sessions, turns, log, artifacts, contents, output };
 }
 
 describe('artifacts', () => {
@@ -68,21 +86,29 @@ describe('artifacts', () => {
 });
 
 describe('the output of a turn', () => {
-  test('is stored in events while it is small', () => {
-    const { output, log, turns, artifacts } = given();
+  test('is stored in the database while it is small', () => {
+    const { output, log, turns, artifacts, contents } = given();
     expect(output.store(TURN, 'stdout', 0, Buffer.from('hällo '))).toBe(7);
     expect(output.store(TURN, 'stdout', 7, Buffer.from('world'))).toBe(12);
     expect(output.store(TURN, 'stderr', 0, Buffer.from([0xff, 0]))).toBe(2);
     expect(log.read(SESSION).map((event) => event.data)).toEqual([
-      { turnId: TURN, stream: 'stdout', offset: 0, bytes: 7, text: 'hällo ' },
-      { turnId: TURN, stream: 'stdout', offset: 7, bytes: 5, text: 'world' },
-      { turnId: TURN, stream: 'stderr', offset: 0, bytes: 2, base64: '/wA=' },
+      { turnId: TURN, stream: 'stdout', offset: 0, bytes: 7, content: content('hällo ', TEXT) },
+      { turnId: TURN, stream: 'stdout', offset: 7, bytes: 5, content: content('world', TEXT) },
+      {
+        turnId: TURN,
+        stream: 'stderr',
+        offset: 0,
+        bytes: 2,
+        content: content(Buffer.from([0xff, 0]), BINARY),
+      },
     ]);
+    const { part, total, mediaType } = contents.read(SESSION, content('world', TEXT).sha256, 1, 3);
+    expect([part.toString(), total, mediaType]).toEqual(['orl', 5, TEXT]);
     expect(turns.get(TURN)).toMatchObject({ stdoutBytes: 12, stderrBytes: 2, resultBytes: 0 });
     expect(output.read(TURN, 'stdout', 0, 100).toString()).toBe('hällo world');
     expect(output.read(TURN, 'stdout', 5, 4).toString()).toBe('o wo');
     expect(output.read(TURN, 'stdout', 12, 4).length).toBe(0);
-    expect(artifacts.size(SESSION, `${TURN}.stdout`)).toBe(0);
+    expect(artifacts.size(SESSION, FILE)).toBe(0);
   });
 
   test('keeps a character that arrives in two chunks', () => {
@@ -90,7 +116,9 @@ describe('the output of a turn', () => {
     const bytes = Buffer.from('ä€🙂');
     for (let n = 0; n < bytes.length; n += 1) output.store(TURN, 'stdout', n, bytes.subarray(n, n + 1));
     expect(output.read(TURN, 'stdout', 0, 100).equals(bytes)).toBe(true);
-    expect(log.read(SESSION).map(({ data }) => 'base64' in data)).toEqual([...bytes].map(() => true));
+    expect(log.read(SESSION).map(({ data }) => data['content'])).toEqual(
+      [...bytes].map((byte) => content(Buffer.from([byte]), BINARY)),
+    );
   });
 
   test('ignores bytes that are already stored and rejects a gap', () => {
@@ -108,21 +136,20 @@ describe('the output of a turn', () => {
     expect(thrownError(() => output.read(turnId(9), 'stdout', 0, 1)).code).toBe('not_found');
   });
 
-  test('above 32 KB in all moves the growing stream to an artifact as a whole', () => {
+  test('above 32 KB in all goes to a file of the turn', () => {
     const { output, log, home } = given();
     output.store(TURN, 'stderr', 0, Buffer.from('e'.repeat(100)));
     output.store(TURN, 'stdout', 0, Buffer.from('a'.repeat(INLINE_OUTPUT_BYTES - 100)));
-    expect(log.read(SESSION).map(({ data }) => 'text' in data)).toEqual([true, true]);
+    expect(existsSync(home.artifact(SESSION, FILE))).toBe(false);
     output.store(TURN, 'stdout', INLINE_OUTPUT_BYTES - 100, Buffer.from('b'));
-    const file = home.artifact(SESSION, `${TURN}.stdout`);
-    expect(readFileSync(file, 'utf8')).toBe(`${'a'.repeat(INLINE_OUTPUT_BYTES - 100)}b`);
+    const file = home.artifact(SESSION, FILE);
+    expect(readFileSync(file, 'utf8')).toBe('b');
     expect(log.read(SESSION).at(-1)?.data).toEqual({
       turnId: TURN,
       stream: 'stdout',
       offset: INLINE_OUTPUT_BYTES - 100,
       bytes: 1,
-      artifact: `${TURN}.stdout`,
-      sha256: hash('sha256', 'b'),
+      content: content('b', TEXT),
     });
     output.store(TURN, 'stdout', INLINE_OUTPUT_BYTES - 99, Buffer.from('cd'));
     expect(output.read(TURN, 'stdout', INLINE_OUTPUT_BYTES - 102, 10).toString()).toBe('aabcd');
@@ -169,7 +196,7 @@ describe('the output of a turn', () => {
     rmSync(filler);
     durable = output.store(TURN, 'stdout', durable, piece(durable));
     expect(log.head(SESSION).seq).toBe(seq + 1);
-    const all = readFileSync(home.artifact(SESSION, `${TURN}.stdout`));
+    const all = readFileSync(home.artifact(SESSION, FILE));
     expect(all.length).toBe(durable);
     expect(all.findIndex((byte, offset) => byte !== byteAt(offset))).toBe(-1);
   });
@@ -177,7 +204,7 @@ describe('the output of a turn', () => {
   test('that is missing in the file is an error, not a shorter output', () => {
     const { output, home } = given();
     output.store(TURN, 'stdout', 0, Buffer.alloc(INLINE_OUTPUT_BYTES + 1));
-    truncateSync(home.artifact(SESSION, `${TURN}.stdout`), 10);
+    truncateSync(home.artifact(SESSION, FILE), 10);
     expect(thrownError(() => output.read(TURN, 'stdout', 0, 100)).code).toBe('home_damaged');
   });
 
@@ -186,13 +213,12 @@ describe('the output of a turn', () => {
     const first = given(home);
     first.output.store(TURN, 'stdout', 0, Buffer.from('small'));
     first.database.close();
-    const crashed = home.artifact(SESSION, `${TURN}.stdout`);
-    new Artifacts(home).append(SESSION, `${TURN}.stdout`, 0, Buffer.from('x'));
-    writeFileSync(crashed, 'small and more that was never acknowledged');
+    const crashed = home.artifact(SESSION, FILE);
+    new Artifacts(home).append(SESSION, FILE, 0, Buffer.from('never acknowledged'));
     const { output } = given(home);
     expect(output.read(TURN, 'stdout', 0, 100).toString()).toBe('small');
     output.store(TURN, 'stdout', 5, Buffer.alloc(INLINE_OUTPUT_BYTES, 'y'));
-    expect(readFileSync(crashed, 'utf8')).toBe(`small${'y'.repeat(INLINE_OUTPUT_BYTES)}`);
+    expect(readFileSync(crashed, 'utf8')).toBe('y'.repeat(INLINE_OUTPUT_BYTES));
   });
 
   test('in any chunks is read back byte for byte, also after a restart', async () => {

@@ -5,6 +5,7 @@ import { ProfileSchema } from '../../../protocol/profile.ts';
 import { ChangeNotifier } from '../../../supervisor/base/change-notifier.ts';
 import type { Log } from '../../../supervisor/base/log.ts';
 import { Artifacts } from '../../../supervisor/history/artifacts.ts';
+import { Contents } from '../../../supervisor/history/contents.ts';
 import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { SessionRecords } from '../../../supervisor/history/session-records.ts';
 import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
@@ -36,7 +37,9 @@ async function given(script = COUNTING) {
   const home = temporaryHome();
   const database = temporaryDatabase(home);
   const [sessions, turns, events] = [new Sessions(database), new Turns(database), new EventLog(database)];
-  const output = new TurnOutput(database, events, new Artifacts(home));
+  const artifacts = new Artifacts(home);
+  const contents = new Contents(database, artifacts);
+  const output = new TurnOutput(database, events, contents, artifacts);
   const profile = ProfileSchema.parse({
     name: 'counter',
     agent: { protocol: 'command', command: ['sh', '-c', script] },
@@ -85,7 +88,7 @@ async function given(script = COUNTING) {
   const changes = new ChangeNotifier();
   const activeWork = new ActiveWork();
   const records = new TurnRecords({
-    ...{ database, turns, events, output, activeWork, changes, now },
+    ...{ database, turns, events, output, contents, activeWork, changes, now },
     sessions: new SessionRecords(database, sessions, events, now),
     reserve: { retryOnFullDisk: (work) => work() },
   });

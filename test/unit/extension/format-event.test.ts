@@ -40,6 +40,15 @@ test('output of an agent has a bar before each line, and its control characters 
   expect(lines).toEqual(['    │ one', '    │ \\u{1b}]52;c;evil\\u{7}\\u{202e}\\u{2028}two']);
 });
 
+test('the content of an event is shown under it', () => {
+  const content = { sha256: '0'.repeat(64), bytes: 9, mediaType: 'text/plain; charset=utf-8' };
+  const data = { turnId, kind: 'command', inputBytes: 9, preview: 'say', content, timeoutMs: 1000 };
+  expect(formatEvent(event('turn.queued', data), 'say\nhello').split('\n').slice(1)).toEqual([
+    '    │ say',
+    '    │ hello',
+  ]);
+});
+
 test('long lines and long output are truncated', () => {
   const data = {
     turnId,

@@ -4,18 +4,11 @@ import type { SessionEvent } from '../../../protocol/entities.ts';
 
 const turnId = 'turn-aaaaaaaaaaaaaaaa';
 
-function text(type: string, data: SessionEvent['data']): string {
+function text(type: string, data: SessionEvent['data'], content?: string): string {
   const hash = '0'.repeat(64);
   const sessionId = 'ses-aaaaaaaaaaaaaaaa';
-  return formatTranscript({
-    sessionId,
-    seq: 1,
-    at: '2026-01-01T10:00:00.000Z',
-    type,
-    data,
-    prevHash: hash,
-    hash,
-  });
+  const at = '2026-01-01T10:00:00.000Z';
+  return formatTranscript({ sessionId, seq: 1, at, type, data, prevHash: hash, hash }, content);
 }
 
 function output(more: SessionEvent['data']): string {
@@ -64,6 +57,32 @@ test('output has visible control characters, a limit, and a placeholder if it is
   );
   expect(output({ text: 'x'.repeat(1e6) }).length).toBeLessThan(201_000);
   expect(output({ base64: 'AAAA' })).toBe('\n(4 bytes of output are not text)\n');
+});
+
+test('a whole prompt, output and a result come from their contents, and a large result only once', () => {
+  const content = { sha256: '0'.repeat(64), bytes: 4, mediaType: 'text/plain; charset=utf-8' };
+  const queued = { turnId, kind: 'command', inputBytes: 9, preview: 'say', content, timeoutMs: 1000 };
+  expect(text('turn.queued', queued, 'say hello')).toMatch(/^\n❯ say hello /);
+  const written = { turnId, stream: 'stdout', offset: 0, bytes: 4, content };
+  expect(text('turn.output', written, 'hel\u0007')).toBe('hel\\u{7}');
+  expect(
+    text('turn.output', { ...written, content: { ...content, mediaType: 'application/octet-stream' } }),
+  ).toBe('\n(4 bytes of output are not text)\n');
+  expect(text('turn.output', { ...written, stream: 'result' }, '{"count":1}')).toBe('');
+  const end = {
+    turnId,
+    status: 'succeeded',
+    exitCode: null,
+    error: null,
+    content,
+    outputArtifact: true,
+    turnMs: null,
+    workerStartMs: null,
+    workerId: null,
+    workerReused: null,
+  };
+  expect(text('turn.ended', end, '{"count":1}')).toBe('{\n  "count": 1\n}\n\n— Succeeded\n');
+  expect(text('turn.ended', end, '{"cou')).toBe('{"cou\n\n— Succeeded\n');
 });
 
 test('other events appear only in the history', () => {

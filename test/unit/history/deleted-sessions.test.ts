@@ -1,7 +1,9 @@
+import { hash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import type { Log } from '../../../supervisor/base/log.ts';
 import { Artifacts } from '../../../supervisor/history/artifacts.ts';
+import { Contents } from '../../../supervisor/history/contents.ts';
 import { DeletedSessionContents } from '../../../supervisor/history/deleted-session-contents.ts';
 import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
@@ -29,7 +31,8 @@ function scene() {
   const turns = new Turns(database);
   const events = new EventLog(database);
   const artifacts = new Artifacts(home);
-  const output = new TurnOutput(database, events, artifacts);
+  const contents = new Contents(database, artifacts);
+  const output = new TurnOutput(database, events, contents, artifacts);
   sessions.insert(sessionRow(0, { about: 'the secret', tags: ['secret'] }));
   turns.insert(newTurn(1, { status: 'running', input: Buffer.from('secret') }));
   output.store(turn, 'stdout', 0, Buffer.from('a secret'));
@@ -42,7 +45,7 @@ function scene() {
     database,
     sessions,
     events,
-    artifacts,
+    contents,
     log: silent,
     now: () => clock.now,
   });
@@ -50,8 +53,7 @@ function scene() {
     JSON.stringify([
       database.all('SELECT * FROM sessions'),
       database.all('SELECT * FROM turns'),
-      database.all('SELECT CAST(bytes AS TEXT) FROM turn_inputs'),
-      database.all('SELECT * FROM turn_streams'),
+      database.all('SELECT CAST(inline AS TEXT), artifact FROM contents'),
       events.read(id),
     ]);
   return { home, database, events, turns, sessions, deleted, clock, texts };
@@ -84,6 +86,12 @@ describe('a session that was deleted', () => {
     deleted.removeAll();
     expect(events.read(id)).toHaveLength(after.length);
     expect(database.all('SELECT * FROM turn_pieces')).toEqual([]);
+    const rows = database.all('SELECT sha256, bytes, removedAt FROM contents ORDER BY bytes');
+    expect(rows).toEqual([
+      { sha256: hash('sha256', 'secret'), bytes: 6, removedAt: clock.now },
+      { sha256: hash('sha256', 'a secret'), bytes: 8, removedAt: clock.now },
+      { sha256: hash('sha256', Buffer.alloc(100_000, 'secret')), bytes: 100_000, removedAt: clock.now },
+    ]);
   });
 
   test('keeps its contents while it has a snapshot, because a fork needs the history', () => {

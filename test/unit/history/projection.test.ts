@@ -1,10 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { DISPATCH_CASES, SESSION_STATUSES } from '../../../protocol/entities.ts';
 import type { TurnStatus } from '../../../protocol/entities.ts';
+import { JSON_TEXT } from '../../../protocol/contents.ts';
 import { OUTPUT_STREAMS } from '../../../protocol/events.ts';
 import type { EventData } from '../../../protocol/events.ts';
 import { Artifacts } from '../../../supervisor/history/artifacts.ts';
+import { Contents } from '../../../supervisor/history/contents.ts';
 import { EventLog } from '../../../supervisor/history/event-log.ts';
+import { verifyHistory } from '../../../supervisor/history/history-verification.ts';
 import { applyEvent, projectionMismatches, replay } from '../../../supervisor/history/projection.ts';
 import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
@@ -29,7 +32,9 @@ function given(seed: number) {
   const sessions = new Sessions(database);
   const turns = new Turns(database);
   const log = new EventLog(database);
-  const output = new TurnOutput(database, log, new Artifacts(home));
+  const artifacts = new Artifacts(home);
+  const contents = new Contents(database, artifacts);
+  const output = new TurnOutput(database, log, contents, artifacts);
   const random = seededRandom(seed);
   const below = (limit: number): number => Math.floor(random() * limit);
   const oneOf = <T>(list: readonly T[]): T => {
@@ -95,7 +100,7 @@ function given(seed: number) {
     queue: () => {
       made += 1;
       const turn = newTurn(made, { input: Buffer.alloc(below(10)), timeoutMs: 1 + below(99) });
-      turns.insert(turn);
+      const content = turns.insert(turn);
       log.append(SESSION, [
         {
           type: 'turn.queued',
@@ -104,6 +109,7 @@ function given(seed: number) {
             kind: turn.kind,
             inputBytes: turn.input.length,
             preview: '',
+            content,
             timeoutMs: turn.timeoutMs,
           },
         },
@@ -163,20 +169,31 @@ function given(seed: number) {
         status: oneOf(ENDS),
         exitCode: oneOf([null, 0, 137]),
         error: oneOf([null, { message: 'm', data: { code: 'agent_failed' as const, why: 'w' } }]),
-        output: oneOf([null, { z: 1, a: [true] }, 'text']),
         outputArtifact: below(2) === 0,
         turnMs: random() * 1000,
         workerStartMs: oneOf([null, 3.5]),
         workerId: oneOf([null, 'w1']),
         workerReused: oneOf([null, true]),
       };
-      turns.update(turn.id, ended);
-      log.append(SESSION, [{ type: 'turn.ended', data: { turnId: turn.id, ...ended } }]);
+      const output = oneOf([null, { z: 1, a: [true] }, 'text']);
+      const content =
+        output === null ? null : contents.insert(SESSION, Buffer.from(JSON.stringify(output)), JSON_TEXT);
+      turns.update(turn.id, { ...ended, output, resultSha256: content?.sha256 ?? null });
+      log.append(SESSION, [{ type: 'turn.ended', data: { turnId: turn.id, ...ended, content } }]);
     },
   };
   const compare = (): string[] =>
     projectionMismatches(replay(everything(log)), sessions.find(SESSION), turns.listBySession(SESSION, 1000));
-  return { database, sessions, turns, log, compare, change: () => oneOf(Object.values(changes))(), random };
+  return {
+    database,
+    sessions,
+    turns,
+    log,
+    contents,
+    compare,
+    change: () => oneOf(Object.values(changes))(),
+    random,
+  };
 }
 
 function everything(log: EventLog) {
@@ -192,8 +209,8 @@ function everything(log: EventLog) {
 }
 
 describe('replaying a history', () => {
-  test.each([1, 2, 3, 4, 5, 6])('rebuilds the rows after any operations (seed %i)', (seed) => {
-    const { change, compare, database, random } = given(seed);
+  test.each([1, 2, 3, 4, 5, 6])('rebuilds the rows after any operations (seed %i)', async (seed) => {
+    const { change, compare, database, random, log, contents } = given(seed);
     for (let n = 0; n < 120; n += 1) {
       if (random() < 0.15) {
         expect(() =>
@@ -208,6 +225,9 @@ describe('replaying a history', () => {
       }
       if (n % 40 === 39) expect(compare()).toEqual([]);
     }
+    // Every content that an event names is there, also after transactions that were undone.
+    const { ok, contents: verified } = await verifyHistory(log, contents, SESSION);
+    expect([ok, verified.damaged, verified.removed]).toEqual([true, [], 0]);
   });
 
   test('reports a row changed without the history, and a history without the row', () => {
@@ -219,7 +239,14 @@ describe('replaying a history', () => {
     log.append(SESSION, [
       {
         type: 'turn.queued',
-        data: { turnId: turnId(2), kind: 'command', inputBytes: 0, preview: '', timeoutMs: 1 },
+        data: {
+          turnId: turnId(2),
+          kind: 'command',
+          inputBytes: 0,
+          preview: '',
+          content: null,
+          timeoutMs: 1,
+        },
       },
     ]);
     expect(compare()).toEqual([`${turnId(2)}: in the history only`, `${turnId(1)}: in the rows only`]);

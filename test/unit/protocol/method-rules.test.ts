@@ -17,6 +17,7 @@ const READING: readonly MethodName[] = [
   'session/show',
   'session/events',
   'session/verify',
+  'content/read',
   'turn/show',
   'turn/list',
   'turn/wait',

@@ -1,0 +1,55 @@
+import type { ContentsVerification } from '../../protocol/contents.ts';
+import { type EventEntry, contentOf, parseEvent } from '../../protocol/events.ts';
+import type { SessionEvent } from '../../protocol/entities.ts';
+import type { Contents, ContentState } from './contents.ts';
+import type { EventLog, Verification } from './event-log.ts';
+
+const MAX_REPORTED = 100;
+
+export interface HistoryVerified extends Verification {
+  readonly contents: ContentsVerification;
+}
+
+/** Verifies the hash chain of a session, and every content that its events name. */
+export async function verifyHistory(
+  events: EventLog,
+  contents: Contents,
+  sessionId: string,
+): Promise<HistoryVerified> {
+  const chain = await events.verify(sessionId);
+  const { seq: end } = events.head(sessionId);
+  const states = new Map<string, ContentState>();
+  const damaged: ContentsVerification['damaged'] = [];
+  for (let after = 0; after < end;) {
+    const page = events.read(sessionId, { after });
+    const last = page.at(-1);
+    if (last === undefined) break;
+    for (const event of page) {
+      const content = contentIn(event);
+      if (content === null || states.has(content.sha256)) continue;
+      const state = await contents.check(sessionId, content);
+      states.set(content.sha256, state);
+      if ((state === 'altered' || state === 'missing') && damaged.length < MAX_REPORTED)
+        damaged.push({ seq: event.seq, sha256: content.sha256, problem: state });
+    }
+    after = last.seq;
+  }
+  const counted = (wanted: ContentState): number =>
+    [...states.values()].filter((state) => state === wanted).length;
+  return {
+    ...chain,
+    ok: chain.ok && damaged.length === 0,
+    contents: { intact: counted('intact'), removed: counted('removed'), damaged },
+  };
+}
+
+/** An event that somebody changed may not be readable: the hash chain reports it. */
+function contentIn(event: SessionEvent): ReturnType<typeof contentOf> {
+  let entry: EventEntry | null;
+  try {
+    entry = parseEvent(event);
+  } catch {
+    return null;
+  }
+  return entry === null ? null : contentOf(entry);
+}
