@@ -2,7 +2,7 @@ import type { MethodName, Params, Result } from '../protocol/methods.ts';
 import type { CallOptions } from '../protocol/wire/shapes.ts';
 import { EXIT } from './failure.ts';
 import type { CliIo } from './io.ts';
-import type { ReconnectingClient, StartMode } from './reconnecting-client.ts';
+import type { ReconnectingClient, StartMode } from '../protocol/client/reconnecting-client.ts';
 import { createOutputs } from './output.ts';
 import type { Output } from './output.ts';
 import { toSafeJson } from './render/json.ts';

@@ -1,7 +1,7 @@
 import { connectSupervisor } from '../protocol/client/connect.ts';
 import type { SupervisorPeer } from '../protocol/client/connect.ts';
 import type { CliIo } from './io.ts';
-import type { StartMode } from './reconnecting-client.ts';
+import type { StartMode } from '../protocol/client/reconnecting-client.ts';
 import { clientInfo } from './version.ts';
 
 /** Connects and says hello. With `start: 'auto'` starts the supervisor if none is running. */

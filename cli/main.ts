@@ -5,7 +5,7 @@ import { homeFromEnvironment } from '../protocol/home.ts';
 import { Context } from './context.ts';
 import { EXIT, describeFailure, colorFailure, UsageError } from './failure.ts';
 import type { CliIo } from './io.ts';
-import { ReconnectingClient } from './reconnecting-client.ts';
+import { ReconnectingClient } from '../protocol/client/reconnecting-client.ts';
 import { BrokenPipeError } from './output.ts';
 import { buildProgram } from './program.ts';
 import type { CommonOptions } from './registry.ts';
@@ -44,14 +44,14 @@ async function runAction(
     home,
     json: options.json === true,
     connect: (start) =>
-      new ReconnectingClient(
-        async (mode) => (await import('./dial.ts')).dialSupervisor({ home, io, start: mode }),
+      new ReconnectingClient({
+        connect: async (mode) => (await import('./dial.ts')).dialSupervisor({ home, io, start: mode }),
         start,
-        () =>
+        onWaiting: () =>
           void context
             .printHint('The supervisor was stopped; waiting for it to start again')
             .catch(() => undefined),
-      ),
+      }),
   });
   const left = context.exitRequested.then((code) => ({ code, left: true }));
   const readerGone = new Promise<never>((_resolve, reject) => context.stdout.onFailure(reject));

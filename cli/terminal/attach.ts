@@ -4,7 +4,7 @@ import type { MethodName, Params } from '../../protocol/methods.ts';
 import { TERMINAL_LIMITS, type WindowSize } from '../../protocol/terminals.ts';
 import type { SupervisorPeer } from '../../protocol/client/connect.ts';
 import type { Context } from '../context.ts';
-import type { StartMode } from '../reconnecting-client.ts';
+import type { StartMode } from '../../protocol/client/reconnecting-client.ts';
 import { describeFailure } from '../failure.ts';
 import { sanitizeLine } from '../render/text.ts';
 import { DetachKeyFilter, formatDetachKeys } from './detach-keys.ts';

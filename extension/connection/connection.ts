@@ -4,25 +4,23 @@ import { EventEmitter } from 'vscode';
 import type { Disposable, Event, LogOutputChannel } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { homePaths } from '../../protocol/home.ts';
+import type { EngineStatus } from '../../protocol/entities.ts';
 import type { ClientInfo, MethodName, Params, Result } from '../../protocol/methods.ts';
 import { compareBuilds } from '../../protocol/client/builds.ts';
 import { connectSupervisor } from '../../protocol/client/connect.ts';
 import type { SupervisorPeer } from '../../protocol/client/connect.ts';
-import { mayRepeat } from '../../protocol/client/repeat.ts';
+import { ReconnectingClient, isConnectionError } from '../../protocol/client/reconnecting-client.ts';
+import type { ClientState } from '../../protocol/client/reconnecting-client.ts';
 import type { CallResult, CallOptions } from '../../protocol/wire/shapes.ts';
 import type { SupervisorProgram } from './supervisor-program.ts';
-import { backoffMs, mayStartSupervisor, connectedState } from './state.ts';
-import type { ConnectionState, SupervisorExit } from './state.ts';
+import { connectedState } from './state.ts';
+import type { ConnectionState } from './state.ts';
 
 /** How often the state of the engine is polled. */
 const ENGINE_POLL_MS = 5_000;
 const READY_MS = 20_000;
-const MAX_EXITS = 10;
 /** As `HomeIdSchema`, which is in the second bundle. */
 const HOME_ID = /^[a-z2-7]{26}$/;
-/** How long a replaced supervisor's successor may take to answer, and how often it is tried. */
-const SUCCESSOR_MS = 3_000;
-const SUCCESSOR_POLL_MS = 100;
 
 export interface ConnectionOptions {
   readonly home: string;
@@ -42,9 +40,9 @@ export class Connection implements Disposable {
   readonly #disposed = new AbortController();
   #state: ConnectionState = { kind: 'unused' };
   #homeId: string | undefined;
-  #exits: SupervisorExit[] = [];
-  #startFailed = false;
-  #wake: (() => void) | undefined;
+  #client: Promise<ReconnectingClient> | undefined;
+  /** What the supervisor of the newest connection said of its engine. */
+  #engine: EngineStatus | undefined;
   #poll: NodeJS.Timeout | undefined;
 
   constructor(options: ConnectionOptions) {
@@ -77,50 +75,18 @@ export class Connection implements Disposable {
 
   /** Starts to connect, if that has not happened yet. */
   ensureConnecting(): void {
-    if (this.#state.kind !== 'unused' || this.#disposed.signal.aborted) return;
-    this.#set({ kind: 'connecting' });
-    void this.#keepConnected();
+    void this.#load();
   }
 
   /** For a person's command: tries again now, and may start a supervisor whatever failed before. */
   retry(): void {
-    this.#exits = [];
-    this.#startFailed = false;
-    if (this.#state.kind === 'unused') this.ensureConnecting();
     if (this.#state.kind === 'noSupervisor') this.#set({ kind: 'connecting' });
-    this.#wake?.();
+    void this.#load().then((client) => client.retry());
   }
 
   /** Resolves with the peer as soon as there is a connection. Errors: the reason why there is none; `timeout`. */
-  async ready(timeoutMs = READY_MS): Promise<SupervisorPeer> {
-    this.ensureConnecting();
-    const { peer } = this;
-    if (peer !== undefined) return peer;
-    return new Promise<SupervisorPeer>((resolve, reject) => {
-      const settle = (): void => {
-        clearTimeout(timer);
-        listener.dispose();
-      };
-      const timer = setTimeout(() => {
-        settle();
-        reject(
-          new HoldfastError('timeout', 'The supervisor does not answer', {
-            next: 'see the log (Agent: Show Log)',
-          }),
-        );
-      }, timeoutMs);
-      const onState = (state: ConnectionState): void => {
-        if (state.kind === 'noSupervisor') {
-          settle();
-          reject(state.error);
-        } else if (state.kind === 'connected' || state.kind === 'engineDown') {
-          settle();
-          resolve(state.peer);
-        }
-      };
-      const listener = this.onDidChange(onState);
-      onState(this.#state);
-    });
+  async ready(): Promise<SupervisorPeer> {
+    return this.peer ?? (await this.#load()).peer();
   }
 
   /** The home of the supervisor on this machine. */
@@ -141,15 +107,12 @@ export class Connection implements Disposable {
     params: Params<M>,
     options: CallOptions = {},
   ): Promise<CallResult<Result<M>>> {
-    const peer = await this.ready();
+    const client = await this.#load();
     try {
-      return await peer.callWithBytes(method, params, options);
+      return await client.callWithBytes(method, params, options);
     } catch (error) {
       if (isEngineError(error)) void this.#pollEngine();
-      if (!isConnectionError(error) || !mayRepeat(method, params)) throw error;
-      // A supervisor that shuts down refuses calls before it closes the connection.
-      await peer.closed;
-      return (await this.ready()).callWithBytes(method, params, options);
+      throw error;
     }
   }
 
@@ -161,38 +124,54 @@ export class Connection implements Disposable {
   dispose(): void {
     this.#disposed.abort();
     clearTimeout(this.#poll);
-    this.peer?.close();
-    this.#wake?.();
+    void this.#client?.then((client) => client.close());
     this.#changed.dispose();
     this.#connected.dispose();
   }
 
-  async #keepConnected(): Promise<void> {
-    const { log } = this.#options;
-    // Connecting loads the second bundle. The caller, most often the activation of the extension, returns before that.
+  #load(): Promise<ReconnectingClient> {
+    if (this.#client === undefined) {
+      // First, because whoever hears of the new state may call.
+      this.#client = this.#createClient();
+      this.#set({ kind: 'connecting' });
+    }
+    return this.#client;
+  }
+
+  async #createClient(): Promise<ReconnectingClient> {
+    // The client is in the second bundle. The caller, most often the activation of the extension, returns before that is loaded.
     await immediately();
-    for (let failures = 0; !this.#disposed.signal.aborted;) {
-      const start = mayStartSupervisor(this.#exits, this.#startFailed, Date.now()) ? 'auto' : 'never';
-      try {
-        const peer = await this.#connect(start);
-        failures = 0;
-        const reason = await peer.closed;
+    const client = new ReconnectingClient({
+      connect: (start) => this.#connect(start),
+      onState: (state) => this.#follow(state),
+      onLost: ({ isIntended }) => {
         clearTimeout(this.#poll);
-        const isIntended = reason?.code === 'shutting_down';
+        const { log } = this.#options;
         log.info(isIntended ? 'The supervisor was stopped' : 'The connection to the supervisor broke');
-        this.#exits = [...this.#exits, { at: Date.now(), isIntended }].slice(-MAX_EXITS);
-        this.#set({ kind: 'connecting' });
-      } catch (cause) {
-        const error = HoldfastError.from(cause, 'The supervisor could not be reached');
-        if (this.#expectsSuccessor()) {
-          await this.#pause(SUCCESSOR_POLL_MS);
-          continue;
-        }
-        if (start === 'auto') this.#startFailed = true;
-        this.#fail(error, failures);
-        await this.#pause(backoffMs(failures));
-        failures += 1;
-      }
+      },
+    });
+    if (this.#disposed.signal.aborted) client.close();
+    else client.keepConnected();
+    return client;
+  }
+
+  #follow(state: ClientState): void {
+    switch (state.kind) {
+      case 'unconnected':
+      case 'connecting':
+        if (this.#state.kind !== 'connecting') this.#set({ kind: 'connecting' });
+        break;
+      case 'connected':
+        if (this.#engine === undefined) break;
+        this.#set(connectedState(state.peer, this.#engine));
+        this.#connected.fire(state.peer);
+        this.#scheduleEnginePoll();
+        break;
+      case 'away':
+        // Logged once, not at every attempt.
+        if (this.#state.kind !== 'noSupervisor')
+          this.#options.log.error(`${state.error.code}: ${state.error.sentence}`);
+        this.#set({ kind: 'noSupervisor', error: state.error });
     }
   }
 
@@ -218,14 +197,12 @@ export class Connection implements Disposable {
     this.#homeId = hello.homeId;
     try {
       const { engine } = await peer.call('supervisor/status', {}, { timeoutMs: READY_MS, signal });
-      this.#set(connectedState(peer, engine));
+      this.#engine = engine;
+      return peer;
     } catch (error) {
       peer.close();
       throw error;
     }
-    this.#connected.fire(peer);
-    this.#scheduleEnginePoll();
-    return peer;
   }
 
   async #start(signal: AbortSignal): ReturnType<typeof connectSupervisor> {
@@ -233,20 +210,6 @@ export class Connection implements Disposable {
     const { command, environment, node } = await this.#options.program();
     log.info(`Starting a supervisor with ${node}: ${command.join(' ')}`);
     return connectSupervisor({ home, program: client, start: 'auto', command, environment, signal });
-  }
-
-  /** A supervisor that a newer one replaces is followed by that one at once. */
-  #expectsSuccessor(): boolean {
-    const last = this.#exits.at(-1);
-    return last?.isIntended === true && Date.now() - last.at < SUCCESSOR_MS;
-  }
-
-  #fail(error: HoldfastError, failures: number): void {
-    if (this.#disposed.signal.aborted) return;
-    // Logged once, not at every attempt.
-    if (failures === 0) this.#options.log.error(`${error.code}: ${error.sentence}`);
-    if (this.#state.kind === 'noSupervisor' && this.#state.error.sentence === error.sentence) return;
-    this.#set({ kind: 'noSupervisor', error });
   }
 
   #scheduleEnginePoll(): void {
@@ -268,7 +231,7 @@ export class Connection implements Disposable {
         this.#set(connectedState(peer, engine));
       }
     } catch (error) {
-      // `#keepConnected` handles a broken connection.
+      // The client handles a broken connection.
       if (!isConnectionError(error)) this.#options.log.warn(`status: ${HoldfastError.from(error).sentence}`);
     }
     if (this.peer === peer) this.#scheduleEnginePoll();
@@ -278,19 +241,6 @@ export class Connection implements Disposable {
     if (this.#disposed.signal.aborted) return;
     this.#state = state;
     this.#changed.fire(state);
-  }
-
-  /** Waits; `retry` ends the wait early. */
-  #pause(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(done, ms);
-      const wake = (): void => done();
-      function done(): void {
-        clearTimeout(timer);
-        resolve();
-      }
-      this.#wake = wake;
-    });
   }
 }
 
@@ -306,10 +256,6 @@ function readHomeId(home: string): string | undefined {
 /** Whether starting a supervisor would help: none runs, or the running one is older than this client. */
 function needsStart(error: unknown): boolean {
   return error instanceof HoldfastError && ['not_found', 'version_mismatch'].includes(error.code);
-}
-
-function isConnectionError(error: unknown): boolean {
-  return error instanceof HoldfastError && ['connection_closed', 'shutting_down'].includes(error.code);
 }
 
 function isEngineError(error: unknown): boolean {

@@ -18,34 +18,3 @@ export type StateKind = ConnectionState['kind'];
 export function connectedState(peer: SupervisorPeer, engine: EngineStatus): ConnectionState {
   return { kind: engine.reachable ? 'connected' : 'engineDown', peer, engine };
 }
-
-/** How long to wait before the next attempt, ms: from 250 ms, doubled up to 30 s. */
-export function backoffMs(failures: number): number {
-  return Math.min(30_000, 250 * 2 ** Math.min(failures, 10));
-}
-
-export interface SupervisorExit {
-  readonly at: number;
-  /** It was stopped, or replaced by a newer one. */
-  readonly isIntended: boolean;
-}
-
-/** After this many crashes in a minute another start would not help. */
-const MAX_CRASHES_PER_MINUTE = 3;
-
-/**
- * Whether to start a supervisor where none answers. Not after somebody stopped it, and not after repeated crashes or a
- * failed start: then only a person's command starts one.
- */
-export function mayStartSupervisor(
-  exits: readonly SupervisorExit[],
-  startFailed: boolean,
-  now: number,
-): boolean {
-  if (startFailed) return false;
-  const last = exits.at(-1);
-  if (last === undefined) return true;
-  if (last.isIntended) return false;
-  const crashes = exits.filter(({ at, isIntended }) => !isIntended && now - at < 60_000);
-  return crashes.length < MAX_CRASHES_PER_MINUTE;
-}

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { backoffMs, mayStartSupervisor } from '../../../extension/connection/state.ts';
+import { backoffMs, mayStartSupervisor } from '../../../protocol/client/reconnect-plan.ts';
 import { COMMANDS, availabilityIn } from '../../../extension/commands/table.ts';
 import { sanitize } from '../../../extension/base/sanitize.ts';
 
