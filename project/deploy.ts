@@ -51,6 +51,8 @@ const CHUNK_BYTES = 2 ** 20;
 const CHUNK_PATHS = 2 ** 18;
 const ATTEMPTS = 4;
 const RETRY_MS = 250;
+/** How long the caller waits for an upload to be ended. */
+const ABORT_MS = 2_000;
 /** Failures of a connection or a supervisor, not of the deploy. */
 const INTERRUPTED = ['connection_closed', 'interrupted', 'shutting_down'];
 
@@ -101,8 +103,9 @@ async function deployOnce(connection: DeployConnection, options: DeployOptions):
     const commit = { upload, ignored, origin: tracked?.origin ?? null, opId };
     return await connection.call('profile/deploy/commit', commit, { signal, onProgress });
   } catch (error) {
-    // The connection may be what failed, and ends the upload too.
-    await connection.call('profile/deploy/abort', { upload }, {}).catch(() => undefined);
+    // The connection may be what failed, and ends the upload too. A supervisor that hangs must not hold up the caller.
+    const signal = AbortSignal.timeout(ABORT_MS);
+    await connection.call('profile/deploy/abort', { upload }, { signal }).catch(() => undefined);
     throw error;
   }
 }

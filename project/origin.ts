@@ -90,6 +90,11 @@ function runGit(folder: string, command: readonly string[], signal: AbortSignal)
         GIT_DIR: undefined,
         GIT_WORK_TREE: undefined,
         GIT_INDEX_FILE: undefined,
+        GIT_COMMON_DIR: undefined,
+        GIT_OBJECT_DIRECTORY: undefined,
+        GIT_ALTERNATE_OBJECT_DIRECTORIES: undefined,
+        // A repository that lacks an object may name a program as its remote (`ext::`), and git would fetch from it.
+        GIT_ALLOW_PROTOCOL: 'none',
         LC_ALL: 'C',
         GIT_OPTIONAL_LOCKS: '0',
         GIT_TERMINAL_PROMPT: '0',

@@ -173,7 +173,7 @@ export const FILES_METHODS = {
   'files/write': {
     ...FILES_SIDECAR_METHODS['files/write'],
     params: ofSession(FILES_SIDECAR_METHODS['files/write'].params),
-    repeat: 'safe',
+    repeat: 'ifVersion',
     whenDamaged: 'refused',
   },
   'files/begin': {

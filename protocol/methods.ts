@@ -46,9 +46,10 @@ export interface MethodShape {
  * Whether a client may send a request again when the connection broke before the response.
  * - `safe`: always. It changes nothing, or the same parameters leave the same state however often they are sent.
  * - `opId`: if it carries one. The supervisor answers the second request with the first result.
+ * - `ifVersion`: if it names the version that it replaces. Without one it could overwrite what came in between.
  * - `never`: a repeated request could do something twice, or its effect belongs to the connection that was lost.
  */
-export type Repeat = 'safe' | 'opId' | 'never';
+export type Repeat = 'safe' | 'opId' | 'ifVersion' | 'never';
 
 /** A method that clients call. A method without these facts does not compile. */
 export interface ClientMethodShape extends MethodShape {

@@ -123,6 +123,8 @@ export class ReconnectingClient {
         return await peer.callWithBytes(method, params, callOptions);
       } catch (error) {
         if (!isConnectionError(error) || this.#closed.signal.aborted || attempt === ATTEMPTS) throw error;
+        // The supervisor answered with this error, about another connection: this one is in order.
+        if (error.code === 'connection_closed' && !peer.isClosed) throw error;
         // Loaded already, because the connection needs it. A program that only prints its help does not load it.
         const { mayRepeat } = await import('./repeat.ts');
         if (!mayRepeat(method, params)) throw error;

@@ -8,6 +8,8 @@ export function mayRepeat(method: MethodName, params: object): boolean {
       return true;
     case 'opId':
       return 'opId' in params && params.opId !== undefined;
+    case 'ifVersion':
+      return 'ifVersion' in params && params.ifVersion !== undefined;
     case 'never':
       return false;
   }

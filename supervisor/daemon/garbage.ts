@@ -114,7 +114,8 @@ export class GarbageCollector {
     const candidates: Candidate[] = [];
     for (const name of await folderNames(home.runs)) {
       if (isPresent(name) || mounted.has(name)) continue;
-      candidates.push(await directory(join(home.runs, name), 'directory', 'run directory of no session'));
+      const candidate = await directory(join(home.runs, name), 'directory', 'run directory of no session');
+      candidates.push(this.#unlessPresent(name, candidate));
     }
     return candidates;
   }
@@ -154,8 +155,30 @@ export class GarbageCollector {
     }));
     // A running deploy has folders that are not recorded yet.
     if (operations.pending().some(({ kind }) => kind === 'profile/deploy')) return candidates;
-    const known = new Set(
-      profiles
+    const known = this.#versionNames();
+    for (const profile of await folderNames(home.deploys)) {
+      if (join(home.deploys, profile) === home.uploads) continue;
+      for (const version of await folderNames(join(home.deploys, profile))) {
+        if (known.has(`${profile}/${version}`)) continue;
+        const path = join(home.deploys, profile, version);
+        candidates.push({
+          ...(await directory(path, 'deploy', 'left over from a deploy that did not end')),
+          remove: async () => {
+            // A deploy may have published it since the folders were listed.
+            const isPending = operations.pending().some(({ kind }) => kind === 'profile/deploy');
+            if (isPending || this.#versionNames().has(`${profile}/${version}`)) return;
+            await removeTree(path);
+          },
+        });
+      }
+    }
+    return candidates;
+  }
+
+  /** What the versions that exist have below `deploys/`. */
+  #versionNames(): Set<string> {
+    return new Set(
+      this.#services.profiles
         .listVersions()
         .flatMap(({ profile, version }) => [
           `${profile}/${version}`,
@@ -163,20 +186,17 @@ export class GarbageCollector {
           `${profile}/${version}${SOURCE_RECORD_SUFFIX}`,
         ]),
     );
-    for (const profile of await folderNames(home.deploys)) {
-      if (join(home.deploys, profile) === home.uploads) continue;
-      for (const version of await folderNames(join(home.deploys, profile))) {
-        if (known.has(`${profile}/${version}`)) continue;
-        candidates.push(
-          await directory(
-            join(home.deploys, profile, version),
-            'deploy',
-            'left over from a deploy that did not end',
-          ),
-        );
-      }
-    }
-    return candidates;
+  }
+
+  /** The same, but a session that was created since the listing keeps what it has. */
+  #unlessPresent(sessionId: string, { garbage, remove }: Candidate): Candidate {
+    return {
+      garbage,
+      remove: async () => {
+        const row = this.#services.sessions.get(sessionId);
+        if (row === null || row.status === 'deleted') await remove?.();
+      },
+    };
   }
 
   /** Program files of other builds, if no container runs: containers keep theirs mounted. */
@@ -216,14 +236,15 @@ export class GarbageCollector {
     for (const name of await folderNames(home.artifacts)) {
       if (isPresent(name)) continue;
       const bytes = await sizeOf(join(home.artifacts, name));
-      candidates.push({
+      const candidate: Candidate = {
         garbage: { kind: 'artifact', name, why: 'outputs of a session that was deleted', bytes },
         remove: async () => {
           contents.removeFiles(name);
           contents.recordFilesRemoved(name, now());
           await Promise.resolve();
         },
-      });
+      };
+      candidates.push(this.#unlessPresent(name, candidate));
     }
     return candidates;
   }

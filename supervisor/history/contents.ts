@@ -58,7 +58,8 @@ export class Contents {
   ): Content {
     const content = { sha256: hash('sha256', bytes), bytes: bytes.length, mediaType };
     const existing = this.#row(sessionId, content.sha256, 0, 0);
-    if (existing !== null && existing.removedAt === null) return content;
+    if (existing !== null && existing.removedAt === null && this.#hasBytes(sessionId, existing))
+      return content;
     const start = this.#endOf(sessionId, artifact) ?? 0;
     this.#artifacts.append(sessionId, artifact, start, bytes);
     this.#artifacts.sync(sessionId, artifact);
@@ -200,6 +201,11 @@ export class Contents {
       }
     }
     return collected;
+  }
+
+  /** False if the file of a content was lost: then it is stored again. */
+  #hasBytes(sessionId: string, { artifact, start, bytes }: z.output<typeof RowSchema>): boolean {
+    return artifact === null || this.#artifacts.size(sessionId, artifact) >= start + bytes;
   }
 
   #readFile(sessionId: string, artifact: string, offset: number, limit: number): Buffer {

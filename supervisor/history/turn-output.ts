@@ -11,6 +11,8 @@ import type { EventLog } from './event-log.ts';
 
 /** The most that one `read` returns. */
 const MAX_READ_BYTES = 4 * 2 ** 20;
+/** Each piece is a file access. A program that prints a few bytes at a time must not keep the supervisor busy. */
+const MAX_READ_PIECES = 1000;
 
 const TurnSchema = z.object({ sessionId: z.string(), stdout: count, stderr: count, result: count });
 const TURN =
@@ -79,20 +81,24 @@ export class TurnOutput {
   /** Up to `limit` (≤ 4 MiB) durable bytes from `offset`; empty at the end. Errors: `not_found`, `home_damaged`. */
   read(turnId: string, stream: OutputStream, offset: number, limit: number): Buffer {
     const turn = this.#turn(turnId);
-    const end = Math.min(turn[stream], offset + Math.min(limit, MAX_READ_BYTES));
-    if (end <= offset) return Buffer.alloc(0);
+    const limitEnd = Math.min(turn[stream], offset + Math.min(limit, MAX_READ_BYTES));
+    if (limitEnd <= offset) return Buffer.alloc(0);
     // Pieces follow each other, so the first one is the last that begins at the offset or before.
     const rows = this.#database.all(
       `SELECT * FROM turn_pieces WHERE turnId = ?1 AND stream = ?2 AND start < ?4 AND start >= coalesce(
          (SELECT max(start) FROM turn_pieces WHERE turnId = ?1 AND stream = ?2 AND start <= ?3), 0)
-       ORDER BY start`,
+       ORDER BY start LIMIT ?5`,
       turnId,
       stream,
       offset,
-      end,
+      limitEnd,
+      MAX_READ_PIECES,
     );
-    const parts = rows.map((row) => {
-      const piece = parseRow(PieceSchema, 'turn_pieces', row);
+    const pieces = rows.map((row) => parseRow(PieceSchema, 'turn_pieces', row));
+    const last = pieces.at(-1);
+    const isCut = last !== undefined && pieces.length === MAX_READ_PIECES;
+    const end = isCut ? Math.min(limitEnd, last.start + last.bytes) : limitEnd;
+    const parts = pieces.map((piece) => {
       const from = Math.max(0, offset - piece.start);
       const to = Math.min(piece.bytes, end - piece.start);
       return this.#readPiece(turn.sessionId, piece, from, Math.max(0, to - from));

@@ -1,5 +1,5 @@
-import { lstat, open, readdir, readlink } from 'node:fs/promises';
-import { posix } from 'node:path';
+import { lstat, open, readdir, readlink, realpath } from 'node:fs/promises';
+import { posix, sep } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { formatPath } from '../../protocol/paths.ts';
 import { IgnoreRules } from '../../project/ignore-rules.ts';
@@ -38,6 +38,11 @@ export async function* seedItems({ code, history, folder, ignore }: SeedSource):
     throw noFolder(folder, cause);
   });
   if (!there.isDirectory()) throw noFolder(folder);
+  // A component of the path may be a link that the project brought along.
+  const [root, real] = await Promise.all([realpath(code), realpath(onDisk(top), { encoding: 'buffer' })]);
+  const realText = real.toString('latin1');
+  const rootText = Buffer.from(root, 'utf8').toString('latin1');
+  if (realText !== rootText && !realText.startsWith(rootText + sep)) throw noFolder(folder);
   // The profile file is not part of the work; a rule of the profile can include it (`!/holdfast.yaml`).
   const own = posix.join(folder, '/') === './' ? [`/${PROFILE_FILE}`] : [];
   const ignores = IgnoreRules.none().within('', [[...own, ...ignore].join('\n')]);

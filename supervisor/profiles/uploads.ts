@@ -154,10 +154,13 @@ export class Uploads {
   }
 
   async #remove(upload: Upload): Promise<void> {
-    await upload.code.close();
-    await upload.history.close();
-    await removeTree(upload.folder);
-    this.#inUse.delete(upload.id);
+    try {
+      await Promise.all([upload.code.close(), upload.history.close()]);
+      await removeTree(upload.folder);
+    } finally {
+      // What could not be removed is a leftover for the next supervisor; other uploads need its place.
+      this.#inUse.delete(upload.id);
+    }
   }
 
   #get(id: string, owner: object): Upload {

@@ -12,7 +12,9 @@ export function backUp(connection: DatabaseSync, home: Home, version: number): s
   const stamp = new Date().toISOString().replaceAll(/[-:.]/g, '');
   const file = join(home.backups, `holdfast-${String(version).padStart(4, '0')}-${stamp}.db`);
   const partial = `${file}.part`;
-  rmSync(partial, { force: true });
+  // A backup that was killed, or met a full disk, has another time in its name.
+  for (const name of readdirSync(home.backups).filter((one) => one.endsWith('.db.part')))
+    rmSync(join(home.backups, name), { force: true });
   connection.prepare('VACUUM INTO ?').run(partial);
   renameSync(partial, file);
   syncDirectory(home.backups);

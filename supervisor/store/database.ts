@@ -241,6 +241,8 @@ export function openDatabase(home: Home): Database {
     connection.exec('PRAGMA synchronous = FULL');
     connection.exec('PRAGMA journal_size_limit = 67108864');
     connection.exec('PRAGMA temp_store = MEMORY');
+    // What is deleted, such as the prompts of a deleted session, does not stay readable in free pages.
+    connection.exec('PRAGMA secure_delete = ON');
     return new Database(connection);
   } catch (error) {
     connection?.close();

@@ -208,6 +208,32 @@ describe('the output of a turn', () => {
     expect(thrownError(() => output.read(TURN, 'stdout', 0, 100)).code).toBe('home_damaged');
   });
 
+  test('of a program that prints a few bytes at a time is read in bounded steps', () => {
+    const { output } = given();
+    const pieces = Array.from({ length: 2_500 }, (_, at) => `${at};`);
+    let offset = 0;
+    for (const piece of pieces) offset = output.store(TURN, 'stdout', offset, Buffer.from(piece));
+    const parts: Buffer[] = [];
+    for (let at = 0; at < offset;) {
+      const part = output.read(TURN, 'stdout', at, offset);
+      expect(part.length).toBeGreaterThan(0);
+      expect(part.toString().split(';').length).toBeLessThanOrEqual(1_001);
+      parts.push(part);
+      at += part.length;
+    }
+    expect(Buffer.concat(parts).toString()).toBe(pieces.join(''));
+  });
+
+  test('is stored again where the file of equal bytes was lost', () => {
+    const { home, output, turns } = given();
+    turns.insert(newTurn(2));
+    const large = Buffer.alloc(INLINE_OUTPUT_BYTES + 1, 'x');
+    output.store(TURN, 'stdout', 0, large);
+    rmSync(home.artifact(SESSION, FILE));
+    output.store(turnId(2), 'stdout', 0, large);
+    expect(output.read(turnId(2), 'stdout', 0, large.length)).toEqual(large);
+  });
+
   test('continues after a crash between the file and the row', () => {
     const home = temporaryHome();
     const first = given(home);

@@ -68,6 +68,23 @@ describe('a client that keeps connected', () => {
     client.close();
   });
 
+  test('reports a lost connection of somebody else, and keeps its own', async () => {
+    const supervisor = await startFakeSupervisor({
+      ping: () => ({}),
+      'session/show': () => {
+        throw new HoldfastError('connection_closed', 'The connection with the sidecar has ended');
+      },
+    });
+    const { client } = createClient(supervisor.home);
+    client.keepConnected();
+    const peer = await client.peer();
+    await expect(client.call('session/show', { session: 'a' })).rejects.toMatchObject({
+      code: 'connection_closed',
+    });
+    expect(await client.peer()).toBe(peer);
+    client.close();
+  });
+
   test('ends its connection, its attempts and its waiting calls when it is closed', async () => {
     const supervisor = await startFakeSupervisor({ ping: () => ({}) });
     const { client } = createClient(supervisor.home);

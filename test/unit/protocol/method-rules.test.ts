@@ -49,7 +49,6 @@ const IDEMPOTENT: Readonly<Partial<Record<MethodName, string>>> = {
   'terminal/attach': 'resumes a session, which stays resumed',
   'terminal/resize': 'sets the given size',
   'policy/deny': 'a rule for the host exists once; there is no denial for one connection only',
-  'files/write': 'content that is already there counts as written',
   'snapshot/update': 'sets the given values',
 };
 
@@ -93,6 +92,10 @@ describe('whether a request may be sent again', () => {
     expect(mayRepeat('turn/start', { opId: undefined })).toBe(false);
     expect(mayRepeat('turn/start', { opId: 'op-1' })).toBe(true);
     expect(mayRepeat('files/rename', { opId: 'op-1' })).toBe(false);
+    // Without a version the second request could overwrite what the agent wrote after the first.
+    expect(mayRepeat('files/write', { overwrite: true })).toBe(false);
+    expect(mayRepeat('files/write', { ifVersion: 'v' })).toBe(true);
+    expect(methodsWith('ifVersion')).toEqual(['files/write']);
   });
 });
 
