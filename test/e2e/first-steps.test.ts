@@ -143,9 +143,7 @@ test('the walkthrough, and a session of the folder that is open, with its first 
           sessions: { id: string; profile: string }[];
         };
         expect(sessions.map(({ profile }) => profile)).toEqual([name.toLowerCase()]);
-        expect(await home.runOk(['session', 'events', sessions[0]?.id ?? '', '--json'])).toContain(
-          'from the folder',
-        );
+        expect(await home.runOk(['session', 'events', sessions[0]?.id ?? ''])).toContain('from the folder');
 
         // The next one of the folder needs no questions.
         await person.runCommand('Agent: New Session');
