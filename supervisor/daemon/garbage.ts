@@ -4,7 +4,6 @@ import type { Garbage } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { ObservedObject } from '../engine/port.ts';
 import { GIT_HISTORY_SUFFIX, SOURCE_RECORD_SUFFIX } from '../store/home.ts';
-import type { SessionRow } from '../store/sessions.ts';
 import { removeTree } from '../store/remove-tree.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
 import { describeGarbage } from './engine-objects.ts';
@@ -48,18 +47,13 @@ export class GarbageCollector {
     } catch (error) {
       throw onlySnapshotsCollected(error, await maintenance.collect(dryRun), dryRun);
     }
-    const rows = new Map(this.#services.sessions.all().map((row) => [row.id, row]));
-    const isPresent = (id: string): boolean => {
-      const row = rows.get(id);
-      return row !== undefined && row.status !== 'deleted';
-    };
     const candidates = [
-      ...this.#onEngine(observed, isPresent),
-      ...(await this.#runs(observed, isPresent)),
-      ...(await this.#workspaces(rows)),
+      ...this.#onEngine(observed),
+      ...(await this.#runs(observed)),
+      ...(await this.#workspaces()),
       ...(await this.#deploys()),
       ...(await this.#runtimes(observed)),
-      ...(await this.#artifacts(isPresent)),
+      ...(await this.#artifacts()),
       ...this.#contents(),
     ];
     const removed: Garbage[] = [];
@@ -76,14 +70,14 @@ export class GarbageCollector {
     return { removed, retained: kept };
   }
 
-  #onEngine(observed: readonly ObservedObject[], isPresent: (id: string) => boolean): Candidate[] {
+  #onEngine(observed: readonly ObservedObject[]): Candidate[] {
     const { engine } = this.#services;
     return observed.flatMap((object) => {
       const { sessionId, role } = object;
       // Volumes of code and programs are removed with their version; a workspace is never removed here.
       if (role === 'code' || role === 'runtime') return [];
       if (role === 'workspace') {
-        if (sessionId !== null && isPresent(sessionId)) return [];
+        if (sessionId !== null && this.#isPresent(sessionId)) return [];
         return [
           {
             garbage: describeGarbage(
@@ -101,31 +95,30 @@ export class GarbageCollector {
           },
         ];
       }
-      if (sessionId !== null && isPresent(sessionId)) return [];
+      if (sessionId !== null && this.#isPresent(sessionId)) return [];
       return [
         { garbage: describeGarbage(object, 'no session has it'), remove: () => engine.removeObject(object) },
       ];
     });
   }
 
-  async #runs(observed: readonly ObservedObject[], isPresent: (id: string) => boolean): Promise<Candidate[]> {
+  async #runs(observed: readonly ObservedObject[]): Promise<Candidate[]> {
     const { home } = this.#services;
     const mounted = new Set(observed.map(({ sessionId }) => sessionId));
     const candidates: Candidate[] = [];
     for (const name of await folderNames(home.runs)) {
-      if (isPresent(name) || mounted.has(name)) continue;
+      if (this.#isPresent(name) || mounted.has(name)) continue;
       const candidate = await directory(join(home.runs, name), 'directory', 'run directory of no session');
       candidates.push(this.#unlessPresent(name, candidate));
     }
     return candidates;
   }
 
-  async #workspaces(rows: ReadonlyMap<string, SessionRow>): Promise<Candidate[]> {
+  async #workspaces(): Promise<Candidate[]> {
     const { home } = this.#services;
     const candidates: Candidate[] = [];
     for (const name of await folderNames(home.workspaces)) {
-      const row = rows.get(name);
-      if (row !== undefined && row.status !== 'deleted') continue;
+      if (this.#isPresent(name)) continue;
       const path = join(home.workspaces, name);
       const empty = (await readdir(path).catch(() => ['unreadable'])).length === 0;
       const why = empty
@@ -188,13 +181,17 @@ export class GarbageCollector {
     );
   }
 
+  #isPresent(sessionId: string): boolean {
+    const row = this.#services.sessions.get(sessionId);
+    return row !== null && row.status !== 'deleted';
+  }
+
   /** The same, but a session that was created since the listing keeps what it has. */
   #unlessPresent(sessionId: string, { garbage, remove }: Candidate): Candidate {
     return {
       garbage,
       remove: async () => {
-        const row = this.#services.sessions.get(sessionId);
-        if (row === null || row.status === 'deleted') await remove?.();
+        if (!this.#isPresent(sessionId)) await remove?.();
       },
     };
   }
@@ -230,11 +227,11 @@ export class GarbageCollector {
     }));
   }
 
-  async #artifacts(isPresent: (id: string) => boolean): Promise<Candidate[]> {
+  async #artifacts(): Promise<Candidate[]> {
     const { home, contents, now } = this.#services;
     const candidates: Candidate[] = [];
     for (const name of await folderNames(home.artifacts)) {
-      if (isPresent(name)) continue;
+      if (this.#isPresent(name)) continue;
       const bytes = await sizeOf(join(home.artifacts, name));
       const candidate: Candidate = {
         garbage: { kind: 'artifact', name, why: 'outputs of a session that was deleted', bytes },

@@ -174,7 +174,7 @@ export class Removal {
   }
 
   #recoveryFailed(operation: Operation, error: unknown): void {
-    if (operation.kind !== 'session.delete' || isTransient(HoldfastError.from(error))) return;
+    if (operation.kind !== 'session.delete' || canResumeDeletion(HoldfastError.from(error))) return;
     this.#fail(operation, error);
   }
 
@@ -312,7 +312,7 @@ export class Removal {
 }
 
 /** The deletion can be completed when the engine is back, or by the next supervisor. */
-function isTransient({ code }: HoldfastError): boolean {
+function canResumeDeletion({ code }: HoldfastError): boolean {
   return ['engine_unavailable', 'shutting_down', 'connection_closed', 'sandbox_lost', 'timeout'].includes(
     code,
   );
