@@ -1,4 +1,5 @@
 import createIgnore, { type Ignore } from 'ignore';
+import { baseName } from '../protocol/paths.ts';
 
 /** Ignore files; rules of the later one take precedence. */
 export const IGNORE_FILES = ['.gitignore', '.holdfastignore'] as const;
@@ -49,9 +50,5 @@ export class IgnoreRules {
 
 /** Git's own folder or file, which is always ignored. */
 export function isGitEntry(path: string): boolean {
-  return lastPart(path) === '.git';
-}
-
-function lastPart(path: string): string {
-  return path.slice(path.lastIndexOf('/') + 1);
+  return baseName(path) === '.git';
 }

@@ -152,3 +152,8 @@ function refused(path: string, why: string): HoldfastError {
     next: `write it as ${WORKSPACE}/… with one / between names`,
   });
 }
+
+/** The name at the end of a path: what comes after its last slash. */
+export function baseName(path: string): string {
+  return path.slice(path.lastIndexOf('/') + 1);
+}

@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { FILE_CHUNK_BYTES, type FileEntry } from '../../protocol/files.ts';
+import { baseName } from '../../protocol/paths.ts';
 import type { Context } from '../context.ts';
 import type { Registry } from '../registry.ts';
 import { formatRelativeTime, formatSize } from '../render/quantity.ts';
@@ -152,7 +153,7 @@ async function listed(context: Context, source: Source, path: string): Promise<F
       path,
       follow: false,
     });
-    return [{ name: path.slice(path.lastIndexOf('/') + 1), ...stat }];
+    return [{ name: baseName(path), ...stat }];
   }
 }
 

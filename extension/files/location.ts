@@ -119,6 +119,7 @@ function authorityOf(scheme: string, id: string, { homeId }: LocalHome): string 
   return open?.uri.authority ?? named;
 }
 
+/** As in `protocol/paths.ts`, which a window loads only once it shows a session: decorations ask this in every window. */
 export function baseName(path: string): string {
   return path.slice(path.lastIndexOf('/') + 1);
 }

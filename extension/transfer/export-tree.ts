@@ -4,7 +4,7 @@ import { lstat, mkdir, open, realpath, rename, symlink, unlink } from 'node:fs/p
 import type { FileHandle } from 'node:fs/promises';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { FileEntry, FileStat } from '../../protocol/files.ts';
-import { decodeName } from '../../protocol/paths.ts';
+import { baseName, decodeName } from '../../protocol/paths.ts';
 import { foldedName, linkProblem, localNameProblem } from './local-names.ts';
 import { TransferReport, askOnce, errorCodeOf, joinPath } from './transfer.ts';
 import type { TransferOptions } from './transfer.ts';
@@ -263,10 +263,6 @@ async function exists(local: Buffer): Promise<boolean> {
     () => true,
     () => false,
   );
-}
-
-function baseName(path: string): string {
-  return path.slice(path.lastIndexOf('/') + 1);
 }
 
 function temporaryName(): Buffer {
