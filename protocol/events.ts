@@ -7,6 +7,7 @@ import {
   TurnIdSchema,
   TurnStatusSchema,
 } from './entities.ts';
+import { AGENT_EVENTS } from './agent-events.ts';
 import { EGRESS_EVENTS } from './egress.ts';
 import { ErrorDataSchema } from './error-data.ts';
 import { SessionIdSchema, SnapshotIdSchema, TerminalIdSchema } from './ids.ts';
@@ -230,6 +231,7 @@ export const EVENT_SCHEMAS = {
     gid: z.number().int(),
   }),
   ...EGRESS_EVENTS,
+  ...AGENT_EVENTS,
 
   /** A new version of the profile was deployed. The next turn uses it. */
   'profile.deployed': z.object({ profile: z.string(), version: z.number().int().positive() }),

@@ -148,6 +148,16 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
     case 'profile.deployed':
     case 'egress':
     case 'policy.changed':
+    case 'agent.connected':
+    case 'agent.message':
+    case 'agent.plan':
+    case 'agent.tool':
+    case 'agent.option':
+    case 'agent.usage':
+    case 'agent.notice':
+    case 'permission.asked':
+    case 'permission.answered':
+    case 'memory.changed':
       return state;
   }
 }
