@@ -131,6 +131,11 @@ export const AGENT_EVENTS = {
     by: AnsweredBySchema,
   }),
 
+  /**
+   * From here on the agent knows nothing of the conversation before but the session's memory, in this version. The next
+   * `agent.connected` begins a conversation of its own.
+   */
+  'conversation.started-over': z.object({ memory: z.number().int().positive().nullable() }),
   /** The session's memory has a new version. */
   'memory.changed': z.object({
     version: z.number().int().positive(),

@@ -158,6 +158,7 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
     case 'permission.asked':
     case 'permission.answered':
     case 'memory.changed':
+    case 'conversation.started-over':
       return state;
   }
 }
