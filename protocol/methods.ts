@@ -22,6 +22,7 @@ import {
 } from './entities.ts';
 import { POLICY_METHODS } from './egress.ts';
 import { FILES_METHODS } from './files.ts';
+import { HOST_METHODS, HOST_NOTIFICATIONS } from './host.ts';
 import { HomeIdSchema, SnapshotIdSchema } from './ids.ts';
 import { ProfileNameSchema } from './profile.ts';
 import { SEARCH_METHODS, SEARCH_NOTIFICATIONS } from './search.ts';
@@ -157,6 +158,8 @@ export const METHODS = {
     repeat: 'never',
     whenDamaged: 'answers',
   },
+
+  ...HOST_METHODS,
 
   ...DEPLOY_METHODS,
   ...SOURCE_METHODS,
@@ -461,6 +464,7 @@ export const NOTIFICATIONS = {
       signal: z.string().nullable(),
     }),
   },
+  ...HOST_NOTIFICATIONS,
   ...WATCH_NOTIFICATIONS,
   ...SEARCH_NOTIFICATIONS,
   progress: PEER_NOTIFICATIONS.progress,

@@ -16,8 +16,6 @@ import type { SupervisorProgram } from './supervisor-program.ts';
 import { connectedState } from './state.ts';
 import type { ConnectionState } from './state.ts';
 
-/** How often the state of the engine is polled. */
-const ENGINE_POLL_MS = 5_000;
 const READY_MS = 20_000;
 /** As `HomeIdSchema`, which is in the second bundle. */
 const HOME_ID = /^[a-z2-7]{26}$/;
@@ -43,7 +41,6 @@ export class Connection implements Disposable {
   #client: Promise<ReconnectingClient> | undefined;
   /** What the supervisor of the newest connection said of its engine. */
   #engine: EngineStatus | undefined;
-  #poll: NodeJS.Timeout | undefined;
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
@@ -111,19 +108,35 @@ export class Connection implements Disposable {
     try {
       return await client.callWithBytes(method, params, options);
     } catch (error) {
-      if (isEngineError(error)) void this.#pollEngine();
+      if (isEngineError(error)) void this.checkEngine();
       throw error;
     }
   }
 
-  /** Checks the engine now, instead of at the next poll. */
+  /** Asks the supervisor for the state of its engine, which it also reports by itself. */
   async checkEngine(): Promise<void> {
-    await this.#pollEngine();
+    const { peer } = this;
+    if (peer === undefined) return;
+    try {
+      const { engine } = await peer.call('supervisor/status', {}, { timeoutMs: READY_MS });
+      this.reportEngine(peer, engine);
+    } catch (error) {
+      // The client handles a broken connection.
+      if (!isConnectionError(error)) this.#options.log.warn(`status: ${HoldfastError.from(error).sentence}`);
+    }
+  }
+
+  /** The supervisor at the other end of `peer` reported the state of its engine. */
+  reportEngine(peer: SupervisorPeer, engine: EngineStatus): void {
+    if (this.peer !== peer || this.#state.kind === connectedState(peer, engine).kind) return;
+    this.#options.log.info(
+      engine.reachable ? 'The engine answers again' : `The engine does not answer: ${engine.why ?? ''}`,
+    );
+    this.#set(connectedState(peer, engine));
   }
 
   dispose(): void {
     this.#disposed.abort();
-    clearTimeout(this.#poll);
     void this.#client?.then((client) => client.close());
     this.#changed.dispose();
     this.#connected.dispose();
@@ -145,7 +158,6 @@ export class Connection implements Disposable {
       connect: (start) => this.#connect(start),
       onState: (state) => this.#follow(state),
       onLost: ({ isIntended }) => {
-        clearTimeout(this.#poll);
         const { log } = this.#options;
         log.info(isIntended ? 'The supervisor was stopped' : 'The connection to the supervisor broke');
       },
@@ -165,7 +177,6 @@ export class Connection implements Disposable {
         if (this.#engine === undefined) break;
         this.#set(connectedState(state.peer, this.#engine));
         this.#connected.fire(state.peer);
-        this.#scheduleEnginePoll();
         break;
       case 'away':
         // Logged once, not at every attempt.
@@ -210,31 +221,6 @@ export class Connection implements Disposable {
     const { command, environment, node } = await this.#options.program();
     log.info(`Starting a supervisor with ${node}: ${command.join(' ')}`);
     return connectSupervisor({ home, program: client, start: 'auto', command, environment, signal });
-  }
-
-  #scheduleEnginePoll(): void {
-    clearTimeout(this.#poll);
-    if (this.#disposed.signal.aborted) return;
-    this.#poll = setTimeout(() => void this.#pollEngine(), ENGINE_POLL_MS);
-  }
-
-  async #pollEngine(): Promise<void> {
-    const { peer } = this;
-    if (peer === undefined) return;
-    try {
-      const { engine } = await peer.call('supervisor/status', {}, { timeoutMs: READY_MS });
-      const changed = this.#state.kind !== connectedState(peer, engine).kind;
-      if (this.peer === peer && changed) {
-        this.#options.log.info(
-          engine.reachable ? 'The engine answers again' : `The engine does not answer: ${engine.why ?? ''}`,
-        );
-        this.#set(connectedState(peer, engine));
-      }
-    } catch (error) {
-      // The client handles a broken connection.
-      if (!isConnectionError(error)) this.#options.log.warn(`status: ${HoldfastError.from(error).sentence}`);
-    }
-    if (this.peer === peer) this.#scheduleEnginePoll();
   }
 
   #set(state: ConnectionState): void {

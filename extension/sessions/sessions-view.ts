@@ -63,7 +63,6 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
   readonly #nodes = new SessionNodes();
   readonly #badges = this.#owned.add(new EventEmitter<Uri[]>());
   readonly #view: TreeView<Node>;
-  #following: Disposable | undefined;
   #filter: Filter = NO_FILTER;
 
   constructor(connection: Connection, sessions: SessionList, unread: UnreadTurns) {
@@ -77,7 +76,7 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
         canSelectMany: true,
       }),
     );
-    this.#owned.add(this.#view.onDidChangeVisibility(({ visible }) => this.#follow(visible)));
+    this.#owned.add(this.#view.onDidChangeVisibility(() => this.#connectIfVisible()));
     this.#owned.add(sessions.onDidChange((all) => this.#show(all)));
     this.#owned.add(
       connection.onDidChange(() => {
@@ -102,8 +101,7 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
       if (this.#view.visible) this.#changed.fire(this.#nodes.rendered);
     }, REDRAW_MS);
     this.#owned.onDispose(() => clearInterval(redraw));
-    this.#owned.onDispose(() => this.#follow(false));
-    this.#follow(this.#view.visible);
+    this.#connectIfVisible();
   }
 
   get onDidChangeTreeData(): Event<Node[] | undefined> {
@@ -192,12 +190,8 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
     }
   }
 
-  #follow(isVisible: boolean): void {
-    if (isVisible) this.#following ??= this.#sessions.follow();
-    else {
-      void this.#following?.dispose();
-      this.#following = undefined;
-    }
+  #connectIfVisible(): void {
+    if (this.#view.visible) this.#connection.ensureConnecting();
   }
 
   #show(sessions: readonly Session[]): void {

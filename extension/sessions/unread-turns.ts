@@ -20,12 +20,15 @@ export class UnreadTurns implements Disposable {
   readonly #owned = new DisposableStore();
   readonly #changed = this.#owned.add(new EventEmitter<string[]>());
   #loaded: Map<string, number> | undefined;
+  /** The newest list that is not counted yet. */
+  #next: readonly Session[] | undefined;
+  #isCounting = false;
   readonly #counted = new Map<string, { readonly lastSeq: number; readonly turns: number }>();
 
   constructor(connection: Connection, sessions: SessionList, state: Memento) {
     this.#connection = connection;
     this.#state = state;
-    this.#owned.add(sessions.onDidChange((all) => void this.#count(all)));
+    this.#owned.add(sessions.onDidChange((all) => void this.#countSoon(all)));
   }
 
   /** Ids of sessions whose count has changed. */
@@ -53,6 +56,24 @@ export class UnreadTurns implements Disposable {
   get #seen(): Map<string, number> {
     this.#loaded ??= new Map(Object.entries(seenSchema().safeParse(this.#state.get(SEEN_KEY)).data ?? {}));
     return this.#loaded;
+  }
+
+  /** One count at a time, so that an older one does not end last. */
+  async #countSoon(sessions: readonly Session[]): Promise<void> {
+    this.#next = sessions;
+    if (this.#isCounting) return;
+    this.#isCounting = true;
+    try {
+      for (let next = this.#take(); next !== undefined; next = this.#take()) await this.#count(next);
+    } finally {
+      this.#isCounting = false;
+    }
+  }
+
+  #take(): readonly Session[] | undefined {
+    const next = this.#next;
+    this.#next = undefined;
+    return next;
   }
 
   async #count(sessions: readonly Session[]): Promise<void> {

@@ -1,6 +1,7 @@
 import { EventEmitter, window, workspace } from 'vscode';
 import type { Disposable, Event } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
+import type { Connection } from '../connection/connection.ts';
 import type { WindowSessionStatus, WindowSessionSource } from '../connection/status-item.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { sanitize } from '../base/sanitize.ts';
@@ -10,18 +11,17 @@ import { onlySessionInWindow } from './session-window.ts';
 
 /** Follows the session of a window that shows exactly one. */
 export class WindowSession implements WindowSessionSource, Disposable {
+  readonly #connection: Connection;
   readonly #sessions: SessionList;
   readonly #owned = new DisposableStore();
   readonly #changed = this.#owned.add(new EventEmitter<undefined>());
-  #following: Disposable | undefined;
 
-  constructor(sessions: SessionList) {
+  constructor(connection: Connection, sessions: SessionList) {
+    this.#connection = connection;
     this.#sessions = sessions;
     this.#owned.add(sessions.onDidChange(() => this.#changed.fire(undefined)));
     this.#owned.add(workspace.onDidChangeWorkspaceFolders(() => this.#follow()));
-    // A window in the background does not poll.
     this.#owned.add(window.onDidChangeWindowState(() => this.#follow()));
-    this.#owned.onDispose(() => void this.#following?.dispose());
     this.#follow();
   }
 
@@ -58,12 +58,7 @@ export class WindowSession implements WindowSessionSource, Disposable {
   }
 
   #follow(): void {
-    const isNeeded = window.state.focused && onlySessionInWindow() !== undefined;
-    if (isNeeded) this.#following ??= this.#sessions.follow();
-    else {
-      void this.#following?.dispose();
-      this.#following = undefined;
-    }
+    if (window.state.focused && onlySessionInWindow() !== undefined) this.#connection.ensureConnecting();
     this.#changed.fire(undefined);
   }
 }

@@ -28,6 +28,7 @@ import { Reconciler } from '../sandboxes/reconciler.ts';
 import { SidecarConnections } from '../sandboxes/sidecar-connections.ts';
 import { DrainedSessions } from '../sessions/drained-sessions.ts';
 import { Forks } from '../sessions/forks.ts';
+import { HostFeed } from '../sessions/host-feed.ts';
 import { InterruptedWork } from '../sessions/interrupted-work.ts';
 import { Removal } from '../sessions/removal.ts';
 import { SessionCreation } from '../sessions/session-creation.ts';
@@ -377,6 +378,11 @@ function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & W
       terminals.onAgentGone(sessionId, why);
     },
   });
+  const views = new SessionViews({
+    ...own,
+    engine,
+    hydrationOf: (sessionId) => hydration.stateOf(sessionId),
+  });
   const sessionService = new SessionService({
     ...own,
     creation,
@@ -390,13 +396,22 @@ function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & W
       // A paused turn has to end before the new one can run.
       beginThaw: (sessionId) => background.add(lifecycle.thaw(sessionId)),
     }),
-    views: new SessionViews({
-      ...own,
-      engine,
-      hydrationOf: (sessionId) => hydration.stateOf(sessionId),
-    }),
+    views,
   });
-  return { removal, restores, drainedSessions, interruptedWork, reconciler, sessionService };
+  const hostFeed = createHostFeed({ ...below, views });
+  return { removal, restores, drainedSessions, interruptedWork, reconciler, sessionService, hostFeed };
+}
+
+/** The feed of the host hears of everything that changes what clients see of sessions. */
+function createHostFeed(below: Storage & SnapshotLayer & { readonly views: SessionViews }): HostFeed {
+  const { database, sessions, profiles, events, engine, restoreIntents } = below;
+  const feed = new HostFeed({ ...below, epoch: database.epoch() });
+  sessions.changed.on((sessionId) => feed.reportSession(sessionId));
+  profiles.changed.on((name) => feed.reportProfile(name));
+  restoreIntents.ended.on((sessionId) => feed.reportSession(sessionId));
+  events.subscribeAll((event) => feed.handleEvent(event));
+  engine.onStatus((status) => feed.handleEngineStatus(status));
+  return feed;
 }
 
 function createProfiles(below: Storage & Network & SessionLayer, program: Program, log: Log) {

@@ -2,6 +2,7 @@ import type { ClientPeer, HandlerTable } from '../rpc/handler-table.ts';
 import { randomIds } from '../base/ids.ts';
 import { sessionHandlers } from '../rpc/handlers/session.ts';
 import { terminalHandlers } from '../rpc/handlers/terminal.ts';
+import { hostHandlers } from '../rpc/handlers/host.ts';
 import { filesHandlers } from '../rpc/handlers/files.ts';
 import { withStorageLimits } from '../rpc/handlers/storage-limit.ts';
 import { searchHandlers } from '../rpc/handlers/search.ts';
@@ -58,6 +59,9 @@ export function createHandlers(
     gc: async ({ dryRun = false }) => ({ ...(await garbage.collect(dryRun)), dryRun }),
     purge: control.purge,
 
+    ...hostHandlers<ClientPeer>(services.hostFeed, (error) =>
+      log.error('the feed of the host could not be read', { error }),
+    ),
     ...deployHandlers<ClientPeer>({ profiles: profileService, onDeployed: () => egress.applyRules() }),
     'profile/undeploy': ({ profile, force, opId }) => profileService.undeploy(profile, { force, opId }),
     'profile/list': () => ({ profiles: profileService.list() }),

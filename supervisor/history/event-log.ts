@@ -65,6 +65,7 @@ export class EventLog {
   readonly #onListenerError: (error: unknown) => void;
   readonly #heads = new Map<string, Head>();
   readonly #listeners = new Map<string, Set<EventListener>>();
+  readonly #allListeners: EventListener[] = [];
 
   constructor(database: Database, onListenerError: (error: unknown) => void = rethrowLater) {
     this.#database = database;
@@ -197,6 +198,11 @@ export class EventLog {
     };
   }
 
+  /** Calls `listener` for every event of every session committed from now on, in order. */
+  subscribeAll(listener: EventListener): void {
+    this.#allListeners.push(listener);
+  }
+
   /** Deletes a whole history, for a session that is removed for good. */
   remove(sessionId: string): void {
     this.#database.transaction(() => {
@@ -208,7 +214,7 @@ export class EventLog {
 
   #emit(sessionId: string, events: readonly SessionEvent[]): void {
     for (const event of events) {
-      for (const listener of [...(this.#listeners.get(sessionId) ?? [])]) {
+      for (const listener of [...(this.#listeners.get(sessionId) ?? []), ...this.#allListeners]) {
         try {
           listener(event);
         } catch (error) {

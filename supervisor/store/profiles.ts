@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Profile } from '../../protocol/profile.ts';
+import { Emitter } from '../base/emitter.ts';
 import { count, json, parseRow, time } from './columns.ts';
 import type { Database } from './database.ts';
 import { StoredProfileSchema } from './profile-config.ts';
@@ -37,6 +38,8 @@ export interface VersionRow {
 }
 
 export class Profiles {
+  /** The name of a profile that was deployed or removed; after the commit. */
+  readonly changed = new Emitter<string>();
   readonly #database: Database;
 
   constructor(database: Database) {
@@ -136,6 +139,7 @@ export class Profiles {
         row.version,
         row.deployedAt,
       );
+      this.#reportChange(row.name);
     });
   }
 
@@ -179,6 +183,11 @@ export class Profiles {
   /** Removes the profile; its versions stay recorded until their code is removed. */
   remove(name: string): void {
     this.#database.run('DELETE FROM profiles WHERE name = ?', name);
+    this.#reportChange(name);
+  }
+
+  #reportChange(name: string): void {
+    this.#database.afterCommit(() => this.changed.emit(name));
   }
 
   #nextIncarnation(): number {

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { SESSION_STATUSES, SessionIdSchema, SessionStatusSchema } from '../../protocol/entities.ts';
 import type { SessionStatus } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { Emitter } from '../base/emitter.ts';
 import { count, flag, json, parseRow, time, toColumn } from './columns.ts';
 import type { Database } from './database.ts';
 
@@ -69,6 +70,8 @@ const INSERT = `INSERT INTO sessions (${COLUMNS.join(', ')}) VALUES (${COLUMNS.m
 const CursorSchema = z.tuple([flag, z.int(), z.string()]);
 
 export class Sessions {
+  /** The id of a session whose row was added, changed or removed; after the commit. */
+  readonly changed = new Emitter<string>();
   readonly #database: Database;
 
   constructor(database: Database) {
@@ -79,6 +82,7 @@ export class Sessions {
   insert(row: SessionRow): void {
     this.#guardName(row.profile, row.name, row.id);
     this.#database.run(INSERT, ...COLUMNS.map((column) => toColumn(row[column])));
+    this.#reportChange(row.id);
   }
 
   /** Includes deleted sessions until they are purged. */
@@ -144,6 +148,7 @@ export class Sessions {
         ...columns.map((column) => toColumn(patch[column])),
         id,
       );
+      this.#reportChange(id);
     }
     return this.#existing(id);
   }
@@ -239,6 +244,11 @@ export class Sessions {
   /** Removes the row and its turns. Its events stay until the history removes them. */
   remove(id: string): void {
     this.#database.run('DELETE FROM sessions WHERE id = ?', id);
+    this.#reportChange(id);
+  }
+
+  #reportChange(id: string): void {
+    this.#database.afterCommit(() => this.changed.emit(id));
   }
 
   #guardName(profile: string, name: string, id: string): void {

@@ -71,6 +71,8 @@ describe('whether a request may be sent again', () => {
   test('a method whose effect belongs to its connection is never repeated', () => {
     const bound: readonly MethodName[] = [
       'hello',
+      'host/subscribe',
+      'host/unsubscribe',
       'session/subscribe',
       'session/unsubscribe',
       'exec/start',
