@@ -10,6 +10,7 @@ import { registerExec } from './commands/exec.ts';
 import { registerPolicy } from './commands/policy.ts';
 import { registerProfiles } from './commands/profiles.ts';
 import { registerRun } from './commands/run.ts';
+import { registerSecrets } from './commands/secrets.ts';
 import { registerSessions } from './commands/sessions.ts';
 import { registerSnapshots } from './commands/snapshots.ts';
 import { registerSupervisor } from './commands/supervisor.ts';
@@ -84,6 +85,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   registerWorkspace(registry);
   registerSnapshots(registry);
   registerPolicy(registry);
+  registerSecrets(registry);
   root.commandsGroup(HEADINGS.maintenance);
   registerMaintenance(registry);
   registerSupervisor(registry);
@@ -97,7 +99,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
       .helpGroup(HEADINGS.maintenance),
   );
   registry.registerUnavailable(root, [
-    ...['permission', 'memory', 'manifest', 'review', 'check', 'handoff', 'secret', 'setup'],
+    ...['permission', 'memory', 'manifest', 'review', 'check', 'handoff', 'setup'],
     ...['retention', 'host', 'serve'],
   ]);
   registry.registerUnavailable(session, ['search', 'undelete', 'move']);

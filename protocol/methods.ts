@@ -25,6 +25,7 @@ import { FILES_METHODS } from './files.ts';
 import { HOST_METHODS, HOST_NOTIFICATIONS } from './host.ts';
 import { HomeIdSchema, SnapshotIdSchema } from './ids.ts';
 import { ProfileNameSchema } from './profile.ts';
+import { SECRET_METHODS } from './secrets.ts';
 import { SEARCH_METHODS, SEARCH_NOTIFICATIONS } from './search.ts';
 import {
   ResumeSourceSchema,
@@ -442,6 +443,7 @@ export const METHODS = {
 
   ...CONTENT_METHODS,
   ...POLICY_METHODS,
+  ...SECRET_METHODS,
   ...FILES_METHODS,
   ...WATCH_METHODS,
   ...SEARCH_METHODS,

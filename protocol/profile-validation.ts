@@ -1,4 +1,5 @@
 import { HOST_MACHINE, type HostPattern, isLoopback, parseHostPattern } from './egress.ts';
+import { looksLikeKey } from './key-hint.ts';
 import { type Profile, seedOf } from './profile.ts';
 
 /** A value that matches the schema but with which no sandbox can start. */
@@ -138,6 +139,11 @@ export function findProfileWarnings(
       );
   }
   for (const [name, value] of Object.entries(env)) {
+    if (looksLikeKey(name, value))
+      found.push(
+        `env.${name} looks like a key, and every process of the sandbox, \`docker inspect\` and the deployed folder show it; ` +
+          `keep it with \`holdfast secret set ${name}\` and name it in \`credentials\``,
+      );
     const [, scheme, host, port = ''] = LOOPBACK_URL.exec(value) ?? [];
     if (host === undefined) continue;
     const place = `${HOST_MACHINE.name}${port}`;

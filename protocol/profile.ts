@@ -127,7 +127,6 @@ export const ProfileSchema = z.strictObject({
       timeout: DurationSchema.optional(),
     })
     .optional(),
-  secrets: z.array(z.string()).optional(),
   egress: z.array(EgressRuleSchema).max(1000).optional(),
   env: z.record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/), z.string()).optional(),
   limits: z
@@ -204,7 +203,6 @@ export interface UnsupportedField {
 /** Fields that parse but that this version does not support. Deploy refuses them, and the published schema says so. */
 export const UNSUPPORTED_FIELDS: readonly UnsupportedField[] = [
   { field: 'setup', next: 'put what the agent needs into the image' },
-  { field: 'secrets', next: 'remove it; secrets are not available to agents yet' },
   { field: 'dockerfile', next: 'build the image yourself and name it in `image`' },
   { field: 'agent.*.protocol', value: 'acp', next: 'use `command` or `handler`' },
   { field: 'workspace.scope', value: 'profile', next: 'use `session`' },

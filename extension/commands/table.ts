@@ -72,6 +72,7 @@ export const COMMANDS = {
   'holdfast.importFiles': SANDBOX,
   'holdfast.exportFiles': SANDBOX,
   'holdfast.allowHost': RECORDS,
+  'holdfast.setSecret': RECORDS,
   'holdfast.openWorkspace': RECORDS,
   'holdfast.openWorkspaceInNewWindow': RECORDS,
   'holdfast.addWorkspace': RECORDS,

@@ -5,8 +5,9 @@ import type { SessionList } from '../sessions/session-list.ts';
 import { pickSession } from '../sessions/pick-session.ts';
 import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { allowHost } from './allow-host.ts';
+import { setSecret } from './set-secret.ts';
 
-/** The command that allows a session to reach a host. */
+/** The commands about what sessions may reach, and with which secrets. */
 export class PolicyCommands {
   readonly #connection: Connection;
   readonly #sessions: SessionList;
@@ -19,6 +20,7 @@ export class PolicyCommands {
   get handlers() {
     return {
       'holdfast.allowHost': (target, host, scope) => this.#allowHost(target, host, scope),
+      'holdfast.setSecret': () => setSecret(this.#connection),
     } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 

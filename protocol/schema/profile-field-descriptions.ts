@@ -45,7 +45,6 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'setup.egress.*.methods': 'Allowed HTTP methods.',
   'setup.egress.*.path': 'Prefix of the allowed paths.',
   'setup.timeout': `Maximum duration of the script. ${DURATION}`,
-  secrets: 'Names of the secrets that the agent may use.',
   egress: 'The hosts that the agent may reach; default: none.',
   'egress.*.host':
     'A name, an address, or *.NAME for all subdomains; ports 443 and 80, or the one after a colon. ' +

@@ -48,12 +48,15 @@ import { SnapshotService } from '../snapshots/snapshot-service.ts';
 import { LineageStores } from '../snapshots/store/lineage-stores.ts';
 import { TurnSnapshots } from '../snapshots/turn-snapshots.ts';
 import { openDatabase } from '../store/database.ts';
+import { SecretFiles } from '../secrets/secret-files.ts';
+import { SecretStore } from '../secrets/secret-store.ts';
 import { EgressRules } from '../store/egress-rules.ts';
 import { Freezes } from '../store/freezes.ts';
 import type { Home } from '../store/home.ts';
 import { Operations } from '../store/operations.ts';
 import { Profiles } from '../store/profiles.ts';
 import { DiskReserve } from '../store/reserve.ts';
+import { SecretRows } from '../store/secrets.ts';
 import { type SessionRow, Sessions } from '../store/sessions.ts';
 import { Snapshots } from '../store/snapshots.ts';
 import { TerminalRows } from '../store/terminals.ts';
@@ -149,6 +152,12 @@ function openStorage(home: Home, log: Log) {
     output: new TurnOutput(database, events, contents, artifacts),
     records: new SessionRecords(database, sessions, events, now),
     background: new BackgroundWork(log.child('sessions')),
+    secrets: new SecretStore({
+      rows: new SecretRows(database),
+      files: new SecretFiles(home.secrets),
+      log: log.child('secrets'),
+      now,
+    }),
     ids: randomIds,
     now,
   };
@@ -415,9 +424,13 @@ function createHostFeed(below: Storage & SnapshotLayer & { readonly views: Sessi
 }
 
 function createProfiles(below: Storage & Network & SessionLayer, program: Program, log: Log) {
-  const { sessions, sessionService } = below;
+  const { sessions, sessionService, policies, secrets } = below;
   return new ProfileService({
     ...below,
+    forgetProfile: (profile) => {
+      policies.forgetProfile(profile);
+      secrets.forgetProfile(profile);
+    },
     sessions: {
       sessionsOf: (profile) => sessionService.sessionsOf(profile),
       deleteSession: async (sessionId) => {

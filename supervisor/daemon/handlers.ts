@@ -10,6 +10,7 @@ import { watchHandlers } from '../rpc/handlers/watch.ts';
 import { snapshotHandlers } from '../rpc/handlers/snapshot.ts';
 import { deployHandlers } from '../rpc/handlers/deploy.ts';
 import { policyHandlers } from '../rpc/handlers/policy.ts';
+import { secretHandlers } from '../rpc/handlers/secret.ts';
 import { Doctor } from '../doctor/doctor.ts';
 import { GarbageCollector } from './garbage.ts';
 import type { Log } from '../base/log.ts';
@@ -67,6 +68,7 @@ export function createHandlers(
     'profile/list': () => ({ profiles: profileService.list() }),
 
     ...policyHandlers<ClientPeer>({ policies, egress, sessionId }),
+    ...secretHandlers<ClientPeer>(services.secrets),
     ...withStorageLimits(
       filesHandlers<ClientPeer>({
         connections: filesConnections,

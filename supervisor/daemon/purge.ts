@@ -118,6 +118,7 @@ export class Purge {
       ['artifact', home.artifacts],
       ['snapshots', home.store],
       ['database', home.backups],
+      ['directory', home.secrets],
     ] as const) {
       const { bytes } = await removeTree(folder);
       removed.push({ kind, name: folder, why: 'purged', bytes });

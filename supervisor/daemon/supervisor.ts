@@ -99,7 +99,10 @@ export class Supervisor {
       services === null || damage !== null
         ? createDamagedHomeHandlers(
             damage ?? new HoldfastError('home_damaged', 'The database cannot be used'),
-            new Doctor({ home, engine: this.#engine, program, database: null, sessions: null, damage }),
+            new Doctor({
+              ...{ home, engine: this.#engine, program, damage },
+              ...{ database: null, sessions: null, secrets: null },
+            }),
             control,
           )
         : createHandlers(services, program, control, log.child('daemon'));
@@ -149,6 +152,7 @@ export class Supervisor {
     operations,
     deletedSessions,
     contents,
+    secrets,
   }: Services): Promise<void> {
     const log = this.#options.log.child('daemon');
     const recover = (): void => {
@@ -162,6 +166,7 @@ export class Supervisor {
       // After the removal of expired snapshots: the remaining ones keep the history.
       deletedSessions.start();
     });
+    secrets.start();
     contents
       .collect()
       .catch((error: unknown) => log.warn('leftovers of outputs could not be removed', { error }));
@@ -188,6 +193,7 @@ export class Supervisor {
     daemon.info('shutting down', { reason });
     this.#watch?.close();
     this.#services?.deletedSessions.close();
+    this.#services?.secrets.close();
     this.#idleShutdown?.close();
     this.#unsubscribe();
     if (reason === 'handover') await failpoint('handover.after-ack');

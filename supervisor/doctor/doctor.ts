@@ -4,12 +4,14 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { HOW_TO_GET_HOLDFAST_IMAGES } from '../engine/holdfast-images.ts';
 import type { Engine, ObservedObject, ObservedSandbox } from '../engine/port.ts';
 import { planRepairs } from '../sandboxes/repair-plan.ts';
+import type { SecretStore } from '../secrets/secret-store.ts';
 import type { Database } from '../store/database.ts';
 import type { Home } from '../store/home.ts';
 import type { Sessions } from '../store/sessions.ts';
 import { capabilityChecks, engineCheck, factChecks, ok, problem, warning } from './engine-checks.ts';
 import { machineChecks } from './machine-checks.ts';
 import { readMachineFacts } from './machine-facts.ts';
+import { secretChecks } from './secret-checks.ts';
 
 export interface DoctorOptions {
   readonly home: Home;
@@ -18,6 +20,7 @@ export interface DoctorOptions {
   /** Null if the database cannot be read. */
   readonly database: Database | null;
   readonly sessions: Sessions | null;
+  readonly secrets: Pick<SecretStore, 'list'> | null;
   readonly damage: HoldfastError | null;
   readonly now?: () => number;
 }
@@ -35,6 +38,7 @@ export class Doctor {
     const parts = await Promise.all([
       this.#guarded('machine', async () => machineChecks(await readMachineFacts(this.#options.home.root))),
       this.#guarded('database', async () => this.#database()),
+      this.#guarded('secrets', async () => secretChecks(this.#options.secrets?.list() ?? [])),
       Promise.resolve([engineCheck(status)]),
       status.reachable ? this.#guarded('engine', () => this.#engine()) : Promise.resolve([]),
       status.reachable ? this.#guarded('sessions', () => this.#sessions()) : Promise.resolve([]),

@@ -6,7 +6,6 @@ import type { Profiles } from '../store/profiles.ts';
 import type { DiskReserve } from '../store/reserve.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
 import type { SessionRow } from '../store/sessions.ts';
-import type { Policies } from '../egress/policies.ts';
 import type { Log } from '../base/log.ts';
 import type { Engine } from '../engine/port.ts';
 
@@ -26,7 +25,8 @@ export interface ProfileServiceOptions {
   readonly engine: Engine;
   readonly sessions: ProfileSessions;
   /** Rules that people added for all sessions of a profile. */
-  readonly policies: Pick<Policies, 'forgetProfile'>;
+  /** Forgets what people added to a profile, with its undeploy; in the same transaction. */
+  readonly forgetProfile: (profile: string) => void;
   /** An undeploy frees space, so its writes must succeed on a full disk. */
   readonly reserve: Pick<DiskReserve, 'retryOnFullDisk'>;
   readonly log: Log;

@@ -117,7 +117,7 @@ export class Undeploys {
   }
 
   async #inLane(begun: Operation, incarnation: number): Promise<Undeployed> {
-    const { profiles, policies, sessions, operations, database, reserve, log } = this.#options;
+    const { profiles, forgetProfile, sessions, operations, database, reserve, log } = this.#options;
     let operation = begun;
     const { profile: name } = DataSchema.parse(operation.data);
     let { sessionsDeleted } = DataSchema.parse(operation.data);
@@ -142,7 +142,7 @@ export class Undeploys {
         // A session that was created meanwhile is deleted too; without the row none can be created.
         if (sessions.sessionsOf(name).length > 0) return false;
         profiles.remove(name);
-        policies.forgetProfile(name);
+        forgetProfile(name);
         operations.finish(operation, { sessionsDeleted });
         return true;
       };

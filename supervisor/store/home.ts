@@ -35,7 +35,7 @@ export const MAX_HOME_PATH_BYTES = LONGEST_DATABASE_PATH - LONGEST_DATABASE_NAME
 const LONGEST_PART = 255;
 /** Entries that a folder may have before it becomes a home. */
 const OURS =
-  /^(\.|supervisor|holdfast|id$|logs$|workspaces$|run$|deploys$|runtime$|artifacts$|store$|backups$|reserve$)/;
+  /^(\.|supervisor|holdfast|id$|logs$|workspaces$|run$|deploys$|runtime$|artifacts$|store$|backups$|reserve$|secrets$)/;
 
 /** A session's run directory on this machine. */
 export interface RunPaths {
@@ -77,6 +77,8 @@ export class Home {
   /** Snapshot objects, one folder per lineage. */
   readonly store: string;
   readonly backups: string;
+  /** Sealed values of secrets, and their key. */
+  readonly secrets: string;
   /** A file that reserves space for operations that must work on a full disk. */
   readonly reserve: string;
   readonly #identity: string;
@@ -101,6 +103,7 @@ export class Home {
     this.artifacts = join(root, 'artifacts');
     this.store = join(root, 'store');
     this.backups = join(root, 'backups');
+    this.secrets = join(root, 'secrets');
     this.reserve = join(root, 'reserve');
     this.id = readOrMakeId(this.idFile);
     this.#identity = identityOf(statSync(root, { bigint: true }));
@@ -127,6 +130,7 @@ export class Home {
         home.artifacts,
         home.store,
         home.backups,
+        home.secrets,
       ];
       for (const directory of inside) mkdirSync(directory, { recursive: true, mode: 0o700 });
       return home;

@@ -66,7 +66,6 @@ describe('a holdfast.yaml', () => {
 
   test.each([
     ['setup', 'setup: { run: make }\n'],
-    ['secrets', 'secrets: [KEY]\n'],
     ['egress', 'egress: [{ host: example.com, methods: [GET] }]\n'],
     ['egress', 'egress: [{ host: example.com, path: /v1 }]\n'],
     ['workspace.scope', 'workspace: { scope: profile }\n'],

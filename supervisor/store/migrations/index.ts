@@ -5,6 +5,7 @@ import { terminals } from './004-terminals.ts';
 import { incarnations } from './005-incarnations.ts';
 import { turnSnapshots } from './006-turn-snapshots.ts';
 import { contents } from './007-contents.ts';
+import { secrets } from './008-secrets.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -21,4 +22,5 @@ export const MIGRATIONS: readonly Migration[] = [
   incarnations,
   turnSnapshots,
   contents,
+  secrets,
 ];

@@ -213,7 +213,6 @@ describe('warnings about egress rules and limits', () => {
 
 test.each([
   ['setup: { run: ./setup.sh }', 'setup'],
-  ['secrets: [TOKEN]', 'secrets'],
   ['dockerfile: ./Dockerfile', 'dockerfile'],
   ['workspace: { scope: profile }', 'workspace.scope: profile'],
   ['egress: [{ host: api.example.org, methods: [GET] }]', 'egress.methods'],

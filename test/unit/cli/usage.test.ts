@@ -45,7 +45,7 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     ['manifest', 'show', 'a', '--json'],
     ['review', 'a'],
     ['handoff', 'a', '--to', 'branch'],
-    ['secret', 'set', 'NAME'],
+    ['secret', 'login', 'anthropic'],
     ['retention', 'plan'],
     ['host', 'list'],
     ['profiles', '--host', 'far'],

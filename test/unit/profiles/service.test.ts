@@ -128,7 +128,7 @@ function service(): ProfileService {
         rows = rows.filter((row) => row.id !== id);
       },
     },
-    policies: policies(),
+    forgetProfile: (profile) => policies().forgetProfile(profile),
     reserve: new DiskReserve(home),
     log: silent,
     defaultImage: 'holdfast/agent:test',

@@ -27,6 +27,7 @@ const READING: readonly MethodName[] = [
   'workspace/info',
   'workspace/wait',
   'policy/show',
+  'secret/list',
   'files/stat',
   'files/list',
   'files/read',
@@ -49,6 +50,8 @@ const IDEMPOTENT: Readonly<Partial<Record<MethodName, string>>> = {
   'terminal/attach': 'resumes a session, which stays resumed',
   'terminal/resize': 'sets the given size',
   'policy/deny': 'a rule for the host exists once; there is no denial for one connection only',
+  'secret/set': 'the same value with the same expiry keeps its version',
+  'secret/remove': 'a removed secret stays removed',
   'snapshot/update': 'sets the given values',
 };
 

@@ -64,7 +64,6 @@ const USES: Readonly<Record<string, object>> = {
   'setup.egress.*.methods': { setup: { egress: [{ ...RULE, methods: ['GET'] }] } },
   'setup.egress.*.path': { setup: { egress: [{ ...RULE, path: '/' }] } },
   'setup.timeout': { setup: { timeout: '1m' } },
-  secrets: { secrets: ['A'] },
   egress: { egress: [] },
   'egress.*.host': { egress: [RULE] },
   'egress.*.quiet': { egress: [{ ...RULE, quiet: true }] },

@@ -40,6 +40,7 @@ describe('a home', () => {
       'logs',
       'run',
       'runtime',
+      'secrets',
       'store',
       'workspaces',
     ]);

@@ -1,0 +1,60 @@
+import { window } from 'vscode';
+import type { QuickPickItem } from 'vscode';
+import { SECRET_LIMITS, SecretNameSchema } from '../../protocol/secrets.ts';
+import { sanitize } from '../base/sanitize.ts';
+import { validationMessage } from '../base/validation-message.ts';
+import type { Connection } from '../connection/connection.ts';
+
+const TITLE = 'Set Secret';
+
+interface ScopeItem extends QuickPickItem {
+  /** Null: all profiles. */
+  readonly profile: string | null;
+}
+
+/**
+ * Asks for the name, the scope and the value of a secret. The value is typed into a password box and goes to the
+ * supervisor alone. Returns the secret's name; undefined where the person cancels.
+ */
+export async function setSecret(connection: Connection): Promise<string | undefined> {
+  const name = await window.showInputBox({
+    title: TITLE,
+    prompt: 'The name of the secret, for example ANTHROPIC_API_KEY',
+    validateInput: (text) => validationMessage(SecretNameSchema, text, 'a name'),
+  });
+  if (name === undefined) return undefined;
+  const scope = await pickScope(connection);
+  if (scope === undefined) return undefined;
+  const value = await window.showInputBox({
+    title: TITLE,
+    prompt: `The value of ${name}. No sandbox, history or log gets it.`,
+    password: true,
+    ignoreFocusOut: true,
+    validateInput: (text) => valueProblem(Buffer.byteLength(text)),
+  });
+  if (value === undefined) return undefined;
+  const { profile } = scope;
+  await connection.call('secret/set', profile === null ? { name } : { name, profile }, {
+    bytes: Buffer.from(value),
+  });
+  window.setStatusBarMessage(`${name} is set (${sanitize(scope.label)})`, 10_000);
+  return name;
+}
+
+async function pickScope(connection: Connection): Promise<ScopeItem | undefined> {
+  const { profiles } = await connection.call('profile/list', {});
+  const all: ScopeItem = { label: 'All Profiles', profile: null };
+  if (profiles.length === 0) return all;
+  const items = profiles.map(({ name }): ScopeItem => ({
+    label: name,
+    description: 'sessions of this profile only',
+    profile: name,
+  }));
+  return window.showQuickPick([all, ...items], { title: TITLE, placeHolder: 'Which sessions is it for?' });
+}
+
+function valueProblem(bytes: number): string | undefined {
+  const { minBytes, maxBytes } = SECRET_LIMITS;
+  if (bytes < minBytes) return `A secret has at least ${minBytes} characters.`;
+  return bytes > maxBytes ? `A secret has at most ${maxBytes} bytes.` : undefined;
+}
