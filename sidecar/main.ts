@@ -66,6 +66,7 @@ function listen(): void {
         import('../protocol/wire/buffer-pool.ts'),
         import('../protocol/wire/read-buffer.ts'),
         import('./terminals/terminals.ts'),
+        import('./processes/processes.ts'),
       ]),
     )
     .then(
@@ -79,6 +80,7 @@ function listen(): void {
         { BufferPool },
         { acceptWithReadBuffer },
         { Terminals },
+        { Processes },
       ]) => {
         const turns = new Turns({
           run: pathOf('RUN', '/run/holdfast'),
@@ -86,6 +88,10 @@ function listen(): void {
           code: pathOf('AGENT', '/agent'),
         });
         const terminals = new Terminals({
+          run: pathOf('RUN', '/run/holdfast'),
+          control: pathOf('CONTROL', '/ctl'),
+        });
+        const processes = new Processes({
           run: pathOf('RUN', '/run/holdfast'),
           control: pathOf('CONTROL', '/ctl'),
         });
@@ -105,6 +111,7 @@ function listen(): void {
           clearTimeout(startThread);
           turns.close();
           terminals.detach();
+          processes.detach();
         });
         return (socket: Socket): void => {
           if (socket.destroyed) return;
@@ -112,6 +119,7 @@ function listen(): void {
             session,
             turns,
             terminals,
+            processes,
             workspace,
             files,
             trees,

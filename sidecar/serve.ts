@@ -10,6 +10,8 @@ import type { EgressListeners } from './egress/listeners.ts';
 import { Directory } from './files/directory.ts';
 import { filesHandlers } from './files/handlers.ts';
 import type { WorkspaceFiles } from './files/workspace-files.ts';
+import { processHandlers } from './processes/handlers.ts';
+import type { Processes } from './processes/processes.ts';
 import { searchHandlers } from './search/searches.ts';
 import { snapshotHandlers } from './snapshots/handlers.ts';
 import type { SnapshotThread } from './snapshots/thread-client.ts';
@@ -28,6 +30,7 @@ export interface ServeOptions {
   readonly session: string;
   readonly turns: Turns;
   readonly terminals: Terminals;
+  readonly processes: Processes;
   readonly workspace: string;
   readonly files: WorkspaceFiles;
   readonly trees: WatchedTrees;
@@ -41,7 +44,19 @@ export interface ServeOptions {
 /** Serves one connection of the supervisor until it closes. */
 export function serveConnection(
   stream: Duplex,
-  { session, turns, terminals, workspace, files, trees, ripgrep, egress, payloads, snapshots }: ServeOptions,
+  {
+    session,
+    turns,
+    terminals,
+    processes,
+    workspace,
+    files,
+    trees,
+    ripgrep,
+    egress,
+    payloads,
+    snapshots,
+  }: ServeOptions,
 ): Peer<typeof SIDECAR_METHODS, typeof STORE_CALLS> {
   const { promise: closed, resolve: close } = Promise.withResolvers<undefined>();
   stream.once('close', () => close(undefined));
@@ -91,6 +106,7 @@ export function serveConnection(
         return {};
       },
       ...terminalHandlers(terminals),
+      ...processHandlers(processes),
       'workspace/usage': async (_params, { signal, progress }) => {
         using root = Directory.open(workspace);
         const onProgress = ({ files: counted }: Usage): void =>

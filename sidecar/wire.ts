@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { TerminalIdSchema, TurnIdSchema } from '../protocol/ids.ts';
+import { ProcessIdSchema, TerminalIdSchema, TurnIdSchema } from '../protocol/ids.ts';
 import { FILES_SIDECAR_METHODS, WorkspacePathSchema } from '../protocol/files.ts';
 import { SEARCH_SIDECAR_METHODS } from '../protocol/search.ts';
 import { SNAPSHOT_CALLS } from '../snapshot-format/sidecar-calls.ts';
@@ -29,6 +29,8 @@ export const IN_SANDBOX = {
    * not empty.
    */
   temporaryEntriesName: 'entries',
+  /** Directory in `control` with the output of durable processes and the notes about them. */
+  processesName: 'processes',
 } as const;
 
 /**
@@ -57,6 +59,15 @@ export const IN_SANDBOX = {
  *   terminals/TERM/output     FIFO, telnet-encoded output, which starts after byte 0x1e
  *   terminals/TERM/code       decimal exit code; the pty stays until a line arrives in the FIFO `done`
  *   terminals/TERM/exit       decimal exit code, once telnetd has ended
+ *   processes/PROC/launch, started, pid, exit, exit.tmp
+ *                             as for a turn
+ *   processes/PROC/running    written once the keeper has opened the FIFOs
+ *   processes/PROC/wake       FIFO, sidecar → feeder. Its lines: guest/feed-process.sh
+ *   processes/PROC/done       FIFO, sidecar → keeper: a line once the sidecar has all output of an ended program
+ *   processes/PROC/stdin      FIFO, feeder → program
+ *   processes/PROC/stdout, stderr
+ *                             FIFOs, program → sidecar
+ *   processes/PROC/in-OFFSET  input that waits for the feeder, which empties the file when the program's input has it
  */
 export const SIDECAR_PROTOCOL = '2';
 
@@ -121,6 +132,43 @@ export const TerminalProgressSchema = z.object({
   idleMs: z.number().nonnegative(),
 });
 export type TerminalProgress = z.infer<typeof TerminalProgressSchema>;
+
+export const PROCESS_LIMITS = {
+  /** Processes of a session, ended ones included. A start makes room by removing ended ones, the oldest first. */
+  processes: 16,
+  /** Bytes of one stream that wait for their acknowledgement. A program that writes more waits. */
+  unacknowledged: 16 * 2 ** 20,
+  /** Bytes of input that wait for the program, and in how many writes. */
+  waitingInput: 16 * 2 ** 20,
+  waitingWrites: 1000,
+  /** Bytes of one message. */
+  chunk: 2 ** 20,
+} as const;
+
+export const ProcessLaunchSchema = z.object({
+  processId: ProcessIdSchema,
+  argv: z.array(z.string()).min(1),
+  env: z.record(z.string(), z.string()),
+  cwd: z.string(),
+});
+export type ProcessLaunch = z.infer<typeof ProcessLaunchSchema>;
+
+const byteOffset = z.number().int().nonnegative();
+const ReadableRangeSchema = z.object({ start: byteOffset, end: byteOffset });
+
+export const ProcessProgressSchema = z.object({
+  /** `ended` only after all output has been read from the program. */
+  state: z.enum(['absent', 'starting', 'running', 'ended']),
+  /** Also null when its keeper or the agent container went away. */
+  exitCode: z.number().int().nullable(),
+  /** What can be read. After the sidecar's death, `start` may be up to 1 MiB before the acknowledged offset. */
+  stdout: ReadableRangeSchema,
+  stderr: ReadableRangeSchema,
+  inputAccepted: byteOffset,
+  /** What the agent did to the files of the process, if this keeps its end from being known. */
+  damage: z.string().nullable(),
+});
+export type ProcessProgress = z.infer<typeof ProcessProgressSchema>;
 
 /** The answer of a warm worker. The agent can write anything here, so the answer must be parsed. */
 export const HandlerResultSchema = z.discriminatedUnion('ok', [
@@ -246,6 +294,50 @@ export const SIDECAR_METHODS = {
   'terminal/close': { params: z.object({ terminalId: TerminalIdSchema }), result: z.object({}) },
   /** Removes the terminal's output, and closes the terminal if it still runs. */
   'terminal/remove': { params: z.object({ terminalId: TerminalIdSchema }), result: z.object({}) },
+  /** Starts a process. If it exists already, only reports its progress, and repeats a request that was not claimed. */
+  'process/start': { params: ProcessLaunchSchema, result: ProcessProgressSchema },
+  'process/progress': { params: z.object({ processId: ProcessIdSchema }), result: ProcessProgressSchema },
+  /**
+   * Waits up to `waitMs` for output beyond `offset`, or for the end. Answers with the bytes from `offset`, or from the
+   * first that can still be read.
+   */
+  'process/read': {
+    params: z.object({
+      processId: ProcessIdSchema,
+      stream: z.enum(['stdout', 'stderr']),
+      offset: byteOffset,
+      limit: z.number().int().min(1).max(PROCESS_LIMITS.chunk),
+      waitMs: z.number().int(),
+    }),
+    result: z.object({ offset: byteOffset, progress: ProcessProgressSchema }),
+    bytes: 'result',
+  },
+  'process/acknowledge': {
+    params: z.object({
+      processId: ProcessIdSchema,
+      stream: z.enum(['stdout', 'stderr']),
+      offset: byteOffset,
+    }),
+    result: z.object({}),
+  },
+  /**
+   * Appends input. Bytes before `accepted` are skipped, so a repeated call changes nothing. `undecided`: it is not known
+   * whether the program has bytes before `accepted`, and it gets no more.
+   */
+  'process/write': {
+    params: z.object({ processId: ProcessIdSchema, offset: byteOffset }),
+    result: z.object({ accepted: byteOffset, undecided: z.boolean() }),
+    bytes: 'params',
+  },
+  'process/close-input': { params: z.object({ processId: ProcessIdSchema }), result: z.object({}) },
+  /** Does not wait for the end. */
+  'process/kill': {
+    params: z.object({ processId: ProcessIdSchema, graceMs: z.number().int() }),
+    result: z.object({}),
+  },
+  /** Removes its files. A process that still runs is killed first. */
+  'process/remove': { params: z.object({ processId: ProcessIdSchema }), result: z.object({}) },
+  'process/list': { params: z.object({}), result: z.object({ processes: z.array(ProcessIdSchema) }) },
   'workspace/usage': {
     params: z.object({}),
     result: z.object({ bytes: z.number().int(), files: z.number().int(), directories: z.number().int() }),

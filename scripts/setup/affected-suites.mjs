@@ -66,9 +66,11 @@ export const AFFECTED = {
     'test/docker/workers.test.ts',
     'test/docker/exceeded-limits.test.ts',
     'test/attacks/turns',
+    'test/docker/processes.test.ts',
     'test/docker/terminals',
     'test/faults/full-disk.test.ts',
   ],
+  'sidecar/processes/': ['test/processes/sidecar', 'test/docker/processes.test.ts'],
   'sidecar/search/': ['test/docker/search.test.ts', 'test/docker/watch.test.ts'],
   'sidecar/snapshots/': [
     'test/docker/snapshots',

@@ -1,4 +1,4 @@
-# Sourced by turn.sh and terminal.sh.
+# Sourced by turn.sh, process.sh and terminal.sh.
 
 # Sets hf_found to the image's program of this name, searched as a shell does. Empty if there is none. `exec NAME` would
 # run busybox's own applet instead.

@@ -11,6 +11,8 @@
 #   terminal open TERMINAL   runs terminals/TERMINAL (see terminal.sh) in a pty of its own, writes its exit code
 #   terminal close TERMINAL  sends HUP to its processes, and KILL to those that remain
 #   size TERMINAL COLS ROWS  sets the size of its pty
+#   process start PROCESS    runs processes/PROCESS (see keep-process.sh), writes its exit code
+#   process kill PROCESS GRACE_MS  as for a turn
 #
 # A line may come twice: a turn is claimed by creating `started`, and a second claim does nothing.
 # Names start with hf_, because assigning to a name that the image exports would change the environment of every turn.
@@ -22,6 +24,7 @@ hf_session=${HOLDFAST_SESSION:-none}
 read -r HOLDFAST_RUNNER </proc/sys/kernel/random/uuid
 export HOLDFAST_RUNNER
 hf_worker_keeper= hf_worker=
+. "$hf_here/publish.sh"
 
 hf_is_id() { # ID PREFIX
   case ${1#"$2"} in
@@ -57,22 +60,6 @@ hf_claim() { # DIRECTORY
     set -C
     : >"$1/started"
   ) 2>/dev/null
-}
-
-# Renames a line into place, even if the agent put something else there. The sidecar has created FILE.tmp with enough
-# bytes, so overwriting it needs no space on a full disk. If it fails all the same, this waits: nobody else knows the
-# text.
-hf_publish() { # FILE TEXT
-  until hf_write "$1" "$2" || [ ! -d "${1%/*}" ]; do
-    "$hf_bb" usleep 200000
-  done
-}
-
-hf_write() { # FILE TEXT
-  [ -f "$1.tmp" ] && [ ! -L "$1.tmp" ] && [ -w "$1.tmp" ] || "$hf_bb" rm -rf "$1.tmp"
-  echo "$2" 1<>"$1.tmp" || return
-  "$hf_bb" mv -fT "$1.tmp" "$1" && return
-  "$hf_bb" rm -rf "$1" && "$hf_bb" mv -fT "$1.tmp" "$1"
 }
 
 # Whether the sidecar can read how this turn ended, even if the agent put something else there.
@@ -170,15 +157,18 @@ hf_read_group() { # DIRECTORY
   hf_is_id "$hf_of" w- || hf_of=
 }
 
-hf_of_turn() { # TURN → process ids
-  hf_pids_with "HOLDFAST_TURN=$1"
+hf_of_turn() { # TURN|PROCESS → process ids
+  case $1 in
+    proc-*) hf_pids_with "HOLDFAST_PROCESS=$1" ;;
+    *) hf_pids_with "HOLDFAST_TURN=$1" ;;
+  esac
   [ -z "$hf_of" ] || hf_pids_with "HOLDFAST_WORKER=$hf_of"
 }
 
-hf_kill_turn() { # TURN GRACE_MS
-  hf_dir=$hf_run/turns/$1
+hf_kill_turn() { # TURN|PROCESS GRACE_MS DIRECTORY
   hf_left=$2
-  # The turn may be claimed but not running yet, and its pid file is about to appear.
+  hf_dir=$3
+  # It may be claimed but not running yet, and its pid file is about to appear.
   hf_tries=0
   until hf_read_group "$hf_dir"; [ -n "$hf_group" ] || hf_has_ended "$hf_dir" || [ ! -d "$hf_dir" ] || [ $hf_tries -ge 40 ]; do
     "$hf_bb" usleep 25000
@@ -209,6 +199,11 @@ hf_kill_turn() { # TURN GRACE_MS
 hf_open_terminal() { # TERMINAL
   "$hf_bb" start-stop-daemon -S -b -q -p "$hf_run/terminals/$1/exit" -x "$hf_bb" -- \
     sh "$hf_here/keep-terminal.sh" "$hf_bb" "$hf_run" "$1"
+}
+
+hf_start_process() { # PROCESS
+  "$hf_bb" start-stop-daemon -S -b -q -p "$hf_run/processes/$1/exit" -x "$hf_bb" -- \
+    sh "$hf_here/keep-process.sh" "$hf_bb" "$hf_run" "$1"
 }
 
 # Its processes lose their pty when telnetd ends.
@@ -300,7 +295,7 @@ hf_handle() { # LINE'S WORDS
     kill)
       hf_is_id "$2" turn- && hf_is_number "$3" || return
       # Requests are handled in order, so what is unclaimed now will never run.
-      if hf_claim "$hf_run/turns/$2"; then hf_publish "$hf_run/turns/$2/exit" 143 & else hf_kill_turn "$2" "$3" & fi
+      if hf_claim "$hf_run/turns/$2"; then hf_publish "$hf_run/turns/$2/exit" 143 & else hf_kill_turn "$2" "$3" "$hf_run/turns/$2" & fi
       ;;
     worker)
       case $2 in
@@ -329,6 +324,21 @@ hf_handle() { # LINE'S WORDS
         close)
           # Requests are handled in order, so what is unclaimed now will never run.
           if hf_claim "$hf_run/terminals/$3"; then hf_publish "$hf_run/terminals/$3/exit" 129; else hf_close_terminal "$3" & fi
+          ;;
+      esac
+      ;;
+    process)
+      hf_is_id "$3" proc- || return
+      hf_dir=$hf_run/processes/$3
+      case $2 in
+        start)
+          hf_claim "$hf_dir" || return
+          hf_start_process "$3"
+          ;;
+        kill)
+          hf_is_number "$4" || return
+          # Requests are handled in order, so what is unclaimed now will never run.
+          if hf_claim "$hf_dir"; then hf_publish "$hf_dir/exit" 143 & else hf_kill_turn "$3" "$4" "$hf_dir" & fi
           ;;
       esac
       ;;

@@ -1,5 +1,5 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { TerminalLaunch, TurnLaunch } from '../wire.ts';
+import type { ProcessLaunch, TerminalLaunch, TurnLaunch } from '../wire.ts';
 
 /** The kernel's limit for one argument or one NAME=VALUE, including the NUL. */
 const ARGUMENT_BYTES = 128 * 1024;
@@ -67,6 +67,11 @@ export function terminalScript({ argv, env, cwd, columns, rows }: TerminalLaunch
     `hf_rows=${rows}`,
   ];
   return programScript(settings, env, argv);
+}
+
+/** The script that guest/process.sh sources. */
+export function processScript({ argv, env, cwd }: ProcessLaunch): string {
+  return programScript([`hf_cwd=${quoted(checked(cwd, 'The working directory'))}`], env, argv);
 }
 
 function programScript(

@@ -18,7 +18,7 @@ const MAX_LISTED = 10_000;
 /** A full file system may still report a few free blocks. */
 const FULL_BYTES = 64 * 1024;
 const OWNER_ALL = 0o700;
-const FOLDERS = ['turns', 'worker', 'terminals'] as const;
+const FOLDERS = ['turns', 'worker', 'terminals', 'processes'] as const;
 type Folder = (typeof FOLDERS)[number];
 
 /** The session's run directory and its subdirectories. The agent can write to all of it. */
@@ -36,6 +36,7 @@ export class RunDirectory implements Disposable {
       turns: this.#prepare('turns'),
       worker: this.#prepare('worker'),
       terminals: this.#prepare('terminals'),
+      processes: this.#prepare('processes'),
     };
   }
 
@@ -49,6 +50,10 @@ export class RunDirectory implements Disposable {
 
   get terminals(): Directory {
     return this.#folders.terminals;
+  }
+
+  get processes(): Directory {
+    return this.#folders.processes;
   }
 
   /**
@@ -71,10 +76,19 @@ export class RunDirectory implements Disposable {
 
   /** Whether the turn's name still leads to this directory. */
   hasTurn(turnId: string, directory: Directory): boolean {
+    return this.#leadsTo('turns', turnId, directory);
+  }
+
+  hasProcess(processId: string, directory: Directory): boolean {
+    return this.#leadsTo('processes', processId, directory);
+  }
+
+  #leadsTo(folder: Folder, name: string, directory: Directory): boolean {
+    const parent = this.#folders[folder];
     restoreMode(this.root);
-    if (!isNamed(this.root, 'turns', this.turns)) return false;
-    restoreMode(this.turns);
-    if (!isNamed(this.turns, turnId, directory)) return false;
+    if (!isNamed(this.root, folder, parent)) return false;
+    restoreMode(parent);
+    if (!isNamed(parent, name, directory)) return false;
     restoreMode(directory);
     return true;
   }
@@ -100,11 +114,16 @@ export class RunDirectory implements Disposable {
     this.#moveAside(this.terminals, terminalId);
   }
 
+  removeProcess(processId: string): void {
+    this.#moveAside(this.processes, processId);
+  }
+
   /** Removes what an earlier sidecar had only moved aside, or had not finished creating. */
   sweep(): void {
     for (const [directory, pattern] of [
       [this.turns, /^(new|gone)-/],
       [this.terminals, /^(new|gone)-/],
+      [this.processes, /^(new|gone)-/],
       [this.root, /^gone-/],
     ] as const) {
       for (const name of names(directory, (one) => pattern.test(one))) this.#discard(directory, name);

@@ -2,16 +2,18 @@ import {
   closeSync,
   constants,
   fstatSync,
+  lstatSync,
   mkdirSync,
   openSync,
   readSync,
   renameSync,
   rmSync,
+  unlinkSync,
   writeSync,
 } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Directory } from '../files/directory.ts';
-import { errnoOf } from '../files/directory.ts';
+import { errnoOf, isPathError } from '../files/directory.ts';
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_RDWR, O_WRONLY } = constants;
 const SMALL_BYTES = 4096;
@@ -19,7 +21,7 @@ const SMALL_BYTES = 4096;
 export type Stream = 'stdout' | 'stderr' | 'result';
 
 /**
- * The directory of one turn or terminal. The agent can write to all of it. Files are therefore opened without following
+ * The directory of one turn, terminal or process. The agent can write to all of it. Files are therefore opened without following
  * links and without blocking, must be regular, and are read up to a limit. Files that the sidecar created stay open, so
  * replacing them has no effect.
  */
@@ -91,6 +93,45 @@ export class TurnFiles {
       for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at);
     } finally {
       closeSync(fd);
+    }
+  }
+
+  /**
+   * Puts a file in the place of whatever has this name. Errors: `sandbox_lost` if the agent keeps it from that,
+   * `no_space`.
+   */
+  replace(name: string, bytes: Uint8Array): void {
+    const unready = `new-${process.hrtime.bigint()}`;
+    try {
+      this.#write(unready, bytes);
+      renameSync(this.directory.path(unready), this.directory.path(name));
+    } catch (cause) {
+      rmSync(this.directory.path(unready), { force: true });
+      if (!isPathError(cause)) throw spaceError(cause, `The file ${name} cannot be written`);
+      throw new HoldfastError('sandbox_lost', `The file ${name} cannot be handed to the sandbox`, {
+        why: 'a process in the sandbox has damaged its run directory',
+        cause,
+      });
+    }
+  }
+
+  /** Removes a file. A directory of this name, which only the agent can have made, stays. */
+  discard(name: string): void {
+    try {
+      unlinkSync(this.directory.path(name));
+    } catch (error) {
+      if (!isPathError(error)) throw error;
+    }
+  }
+
+  /** Whether nothing is left of a file that is emptied when it has been used. */
+  isEmptied(name: string): boolean {
+    try {
+      const status = lstatSync(this.directory.path(name));
+      return status.isFile() && status.size === 0;
+    } catch (error) {
+      if (isPathError(error)) return true;
+      throw error;
     }
   }
 

@@ -13,9 +13,9 @@ export interface ProcessChannel {
   /** Everything before `offset` is stored elsewhere and may be removed. */
   acknowledge(id: string, stream: ProcessStream, offset: number): Promise<void>;
   /**
-   * Appends input at `offset`. `accepted` is the offset behind the last byte that the program's input holds, or will hold
-   * after a crash. `undecided`: a crash left it unknown whether bytes before `accepted` were delivered; the caller ends the
-   * turn as interrupted and the process with it.
+   * Appends input at `offset`; `overloaded` if 16 MiB or 1,000 writes wait for the program. `accepted` is the offset behind the last byte that the program's input holds, or will hold
+   * after a crash. `undecided`: what feeds the program was killed, so it is unknown whether bytes before `accepted` were delivered,
+   * and no more will be; the caller ends the turn as interrupted and the process with it.
    */
   write(id: string, offset: number, bytes: Buffer): Promise<{ accepted: number; undecided: boolean }>;
   closeInput(id: string): Promise<void>;
@@ -40,7 +40,10 @@ export type ProcessStream = 'stdout' | 'stderr';
 export interface ProcessStatus {
   readonly state: 'absent' | 'starting' | 'running' | 'ended';
   readonly exitCode: number | null;
-  /** What can be read of each stream: `start` is the acknowledged offset, `end` the offset behind the last byte. */
+  /**
+   * What can be read of each stream: `start` is the acknowledged offset, or up to 1 MiB before it after the sidecar's
+   * death; `end` is the offset behind the last byte.
+   */
   readonly stdout: { readonly start: number; readonly end: number };
   readonly stderr: { readonly start: number; readonly end: number };
   readonly inputAccepted: number;

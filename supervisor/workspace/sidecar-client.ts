@@ -3,6 +3,8 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { FolderUsage } from '../../protocol/search.ts';
 import type { CallOptions, Progress } from '../../protocol/wire/shapes.ts';
 import type {
+  ProcessLaunch,
+  ProcessProgress,
   SIDECAR_METHODS,
   TerminalLaunch,
   TerminalProgress,
@@ -144,6 +146,57 @@ export class SidecarClient {
 
   async forgetTerminal(terminalId: string): Promise<void> {
     await this.#peer.call('terminal/remove', { terminalId }, { timeoutMs: ANSWER_MS });
+  }
+
+  /** Starts a durable process; does not wait until it runs. */
+  startProcess(launch: ProcessLaunch): Promise<ProcessProgress> {
+    return this.#peer.call('process/start', launch, { timeoutMs: ANSWER_MS });
+  }
+
+  processProgress(processId: string): Promise<ProcessProgress> {
+    return this.#peer.call('process/progress', { processId }, { timeoutMs: ANSWER_MS });
+  }
+
+  /** Output of a durable process; `offset` says where the bytes begin. Waits up to `waitMs` for some. */
+  async readProcess(
+    params: Params<'process/read'>,
+    options: CallOptions = {},
+  ): Promise<{ readonly result: Result<'process/read'>; readonly bytes: Buffer }> {
+    const answer = await this.#peer.callWithBytes('process/read', params, {
+      timeoutMs: params.waitMs + ANSWER_MS,
+      ...options,
+    });
+    if (answer.bytes.length > params.limit) {
+      throw new HoldfastError('protocol_error', 'The sidecar answered with more bytes than were asked for');
+    }
+    return answer;
+  }
+
+  async acknowledgeProcess(params: Params<'process/acknowledge'>): Promise<void> {
+    await this.#peer.call('process/acknowledge', params, { timeoutMs: ANSWER_MS });
+  }
+
+  /** At most 1 MiB. Can be repeated. */
+  writeProcess(processId: string, offset: number, bytes: Uint8Array): Promise<Result<'process/write'>> {
+    return this.#peer.call('process/write', { processId, offset }, { bytes, timeoutMs: ANSWER_MS });
+  }
+
+  async closeProcessInput(processId: string): Promise<void> {
+    await this.#peer.call('process/close-input', { processId }, { timeoutMs: ANSWER_MS });
+  }
+
+  /** TERM, and KILL after `graceMs`; does not wait for the end. `sandbox_lost` when no agent container listens. */
+  async killProcess(processId: string, graceMs: number): Promise<void> {
+    await this.#peer.call('process/kill', { processId, graceMs }, { timeoutMs: ANSWER_MS });
+  }
+
+  async removeProcess(processId: string): Promise<void> {
+    await this.#peer.call('process/remove', { processId }, { timeoutMs: ANSWER_MS });
+  }
+
+  async listProcesses(): Promise<string[]> {
+    const { processes } = await this.#peer.call('process/list', {}, { timeoutMs: ANSWER_MS });
+    return processes;
   }
 
   /** Walks the whole workspace: seconds for a large one. */

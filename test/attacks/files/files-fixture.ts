@@ -10,7 +10,7 @@ import { waitUntil } from '../../fixtures/sidecar/turns.ts';
 
 export const CANARY = 'canary: a byte from outside';
 /** All names in the sidecar's control directory. */
-export const CONTROL_ENTRIES = ['entries', 'secret', 'sidecar.sock', 'snapshots', 'terminals'];
+export const CONTROL_ENTRIES = ['entries', 'processes', 'secret', 'sidecar.sock', 'snapshots', 'terminals'];
 
 /** How long a small request may wait while a large one is served, ms. On a busy machine a process waits this long for the processor. */
 export const MAX_STALL_MS = 3000;

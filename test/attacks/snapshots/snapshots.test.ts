@@ -7,7 +7,7 @@ import { SOAK } from '../../setup/run-length.ts';
 
 const MIB = 2 ** 20;
 /** Folders of the sidecar's beside the canary. */
-const OURS = new Set(['entries', 'secret', 'sidecar.sock', 'snapshots', 'terminals']);
+const OURS = new Set(['entries', 'processes', 'secret', 'sidecar.sock', 'snapshots', 'terminals']);
 const ROUNDS = SOAK ? 3000 : 60;
 /** How long somebody goes on swapping names, and how much of it scans may take until enough of them have met that. */
 const SWAPPING_S = SOAK ? 3600 : 240;
