@@ -49,6 +49,7 @@ function session(n: number): SessionRow {
     uid: 200_000 + n,
     gid: 200_000 + n,
     generation: 3,
+    homeGeneration: 3,
     codeVersion: 2,
     createdAt: 1_700_000_000_000 + n,
     lastActiveAt: 1_700_000_000_000 + ((n * 7919) % 1009),

@@ -37,6 +37,7 @@ export function findStartProblems(profile: Profile): StartProblem[] {
   const sizes: readonly (readonly [readonly string[], number | undefined])[] = [
     [['limits', 'memory'], limits?.memory],
     [['limits', 'output'], limits?.output],
+    [['limits', 'home'], limits?.home],
     [['workspace', 'limit'], workspace?.limit],
   ];
   for (const [path, size] of sizes) {

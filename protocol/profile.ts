@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { AGENT_HOME_FIELDS } from './agent-home.ts';
 import { EgressRuleSchema } from './egress.ts';
 
 /**
@@ -63,6 +64,7 @@ export const AgentSchema = z.discriminatedUnion('protocol', [
       .string()
       .regex(/^[^/\0][^\0]*\.(py|mjs|cjs|js)$/, 'a .py, .mjs, .cjs or .js file in the profile folder'),
     timeout: DurationSchema.optional(),
+    ...AGENT_HOME_FIELDS,
   }),
   z.strictObject({
     protocol: z.literal('command'),
@@ -70,8 +72,14 @@ export const AgentSchema = z.discriminatedUnion('protocol', [
     /** How the prompt is passed: on stdin (default), or as the last argument. */
     prompt: z.enum(['stdin', 'argument']).default('stdin'),
     timeout: DurationSchema.optional(),
+    ...AGENT_HOME_FIELDS,
   }),
-  z.strictObject({ protocol: z.literal('acp'), command: CommandSchema, timeout: DurationSchema.optional() }),
+  z.strictObject({
+    protocol: z.literal('acp'),
+    command: CommandSchema,
+    timeout: DurationSchema.optional(),
+    ...AGENT_HOME_FIELDS,
+  }),
 ]);
 
 const MAX_CHECKS = 32;
@@ -136,6 +144,8 @@ export const ProfileSchema = z.strictObject({
       pids: z.number().int().min(16).max(1_000_000).optional(),
       /** Maximum output of one turn in bytes. Beyond it the turn ends with `output_limit`. */
       output: SizeSchema.optional(),
+      /** Maximum size of the agent's HOME in bytes. Above it the session refuses new turns. */
+      home: SizeSchema.optional(),
     })
     .optional(),
   runtime: z
@@ -186,7 +196,7 @@ export type AgentConfig = z.infer<typeof AgentSchema>;
 
 export const PROFILE_DEFAULTS = {
   idle: { pause: 5 * 60 * SECOND, stop: 3600 * SECOND, expire: 30 * 86_400 * SECOND },
-  limits: { memory: 4 * 2 ** 30, cpus: 2, pids: 1024, output: 2 ** 30 },
+  limits: { memory: 4 * 2 ** 30, cpus: 2, pids: 1024, output: 2 ** 30, home: 4 * 2 ** 30 },
   /** Default timeout of a turn. */
   turnTimeout: 12 * 3600 * SECOND,
 } as const;

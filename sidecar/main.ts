@@ -5,7 +5,7 @@ import { join } from 'node:path';
 /**
  * Entry point of the sidecar. `sidecar.cjs` serves the supervisor on a socket in /ctl; `sidecar.cjs relay` connects its
  * own stdio to that socket. These environment variables override its paths: HOLDFAST_CONTROL, _RUN, _WORKSPACE,
- * _RUNTIME, _AGENT, and _RIPGREP (a program). HOLDFAST_WITHOUT_AGENT says that no agent container starts beside this
+ * _AGENT_HOME, _RUNTIME, _AGENT, and _RIPGREP (a program). HOLDFAST_WITHOUT_AGENT says that no agent container starts beside this
  * sidecar.
  */
 const started = performance.now();
@@ -121,6 +121,7 @@ function listen(): void {
             terminals,
             processes,
             workspace,
+            home: pathOf('AGENT_HOME', '/home/agent'),
             files,
             trees,
             ripgrep,

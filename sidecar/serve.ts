@@ -13,6 +13,7 @@ import type { WorkspaceFiles } from './files/workspace-files.ts';
 import { processHandlers } from './processes/handlers.ts';
 import type { Processes } from './processes/processes.ts';
 import { searchHandlers } from './search/searches.ts';
+import { clearHome, openHome, prepareHome } from './home/prepare.ts';
 import { snapshotHandlers } from './snapshots/handlers.ts';
 import type { SnapshotThread } from './snapshots/thread-client.ts';
 import { terminalHandlers } from './terminals/handlers.ts';
@@ -32,6 +33,8 @@ export interface ServeOptions {
   readonly terminals: Terminals;
   readonly processes: Processes;
   readonly workspace: string;
+  /** The agent's HOME. */
+  readonly home: string;
   readonly files: WorkspaceFiles;
   readonly trees: WatchedTrees;
   /** Path of the ripgrep program. */
@@ -50,6 +53,7 @@ export function serveConnection(
     terminals,
     processes,
     workspace,
+    home,
     files,
     trees,
     ripgrep,
@@ -119,6 +123,20 @@ export function serveConnection(
           signal,
           onProgress: ({ files }) => progress('removing', files, undefined, 'files'),
         }),
+      'home/prepare': async ({ kept }, { signal, progress }) =>
+        prepareHome(home, kept, {
+          signal,
+          onProgress: ({ files }) => progress('emptying HOME', files, undefined, 'files'),
+        }),
+      'home/clear': async (_params, { signal, progress }) =>
+        clearHome(home, {
+          signal,
+          onProgress: ({ files }) => progress('emptying HOME', files, undefined, 'files'),
+        }),
+      'home/usage': async (_params, { signal }) => {
+        using root = openHome(home);
+        return await usageOf(root, { signal });
+      },
       ...filesHandlers(files, payloads, closed),
       ...watchHandlers(trees, closed),
       ...searchHandlers(files, ripgrep, closed),

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { ProcessIdSchema, TerminalIdSchema, TurnIdSchema } from '../protocol/ids.ts';
 import { FILES_SIDECAR_METHODS, WorkspacePathSchema } from '../protocol/files.ts';
+import { HOME_LIMITS, HomePathSchema } from '../protocol/agent-home.ts';
 import { SEARCH_SIDECAR_METHODS } from '../protocol/search.ts';
 import { SNAPSHOT_CALLS } from '../snapshot-format/sidecar-calls.ts';
 import { TERMINAL_LIMITS, WindowSizeSchema } from '../protocol/terminals.ts';
@@ -14,6 +15,8 @@ import { WATCH_SIDECAR_METHODS } from '../protocol/watch.ts';
 /** Paths inside the containers. */
 export const IN_SANDBOX = {
   workspace: '/workspace',
+  /** The agent's HOME. Both containers mount it. */
+  home: '/home/agent',
   agent: '/agent',
   /** Our program files, mounted read-only in both containers. */
   runtime: '/opt/holdfast',
@@ -346,6 +349,23 @@ export const SIDECAR_METHODS = {
   'workspace/clear': {
     params: z.object({}),
     result: z.object({ files: z.number().int(), bytes: z.number().int() }),
+  },
+  /**
+   * Makes HOME what a new sandbox begins with: removes everything except the kept paths, and writes our start files where
+   * they are missing. Called before a process of the agent runs. Can be repeated after a crash. Sends progress.
+   */
+  'home/prepare': {
+    params: z.object({ kept: z.array(HomePathSchema).max(HOME_LIMITS.paths) }),
+    result: z.object({ files: z.number().int(), bytes: z.number().int() }),
+  },
+  /** Removes everything in HOME, kept or not. The directory itself stays. Sends progress. */
+  'home/clear': {
+    params: z.object({}),
+    result: z.object({ files: z.number().int(), bytes: z.number().int() }),
+  },
+  'home/usage': {
+    params: z.object({}),
+    result: z.object({ bytes: z.number().int(), files: z.number().int(), directories: z.number().int() }),
   },
   ...FILES_SIDECAR_METHODS,
   ...WATCH_SIDECAR_METHODS,

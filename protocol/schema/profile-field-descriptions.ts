@@ -16,6 +16,9 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'agent.*.command': 'The program and its arguments.',
   'agent.*.prompt': 'How the prompt is passed: on stdin (default), or as the last argument.',
   'agent.*.timeout': `Maximum duration of one turn; default 12h. ${DURATION}`,
+  'agent.*.state':
+    'Paths below HOME that the agent remembers with, such as .claude: they outlive a sandbox and belong to snapshots.',
+  'agent.*.caches': 'Paths below HOME, such as .npm, that outlive a sandbox and do not belong to snapshots.',
   persistence:
     'persistent: workspaces are kept and sessions can be resumed. ephemeral: every run without a session name starts empty.',
   workspace: 'The directory /workspace, which outlives its containers.',
@@ -58,6 +61,7 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'limits.cpus': 'Processors, at least 0.01, fractions allowed; default 2.',
   'limits.pids': 'Processes and threads, at least 16; default 1024.',
   'limits.output': `Maximum output of one turn; default 1GiB. ${SIZE}`,
+  'limits.home': `Maximum size of HOME; default 4GiB. Above it the session refuses new turns. ${SIZE}`,
   runtime: 'Container runtime of the engine, such as runsc.',
   idle: 'What happens to idle sessions.',
   'idle.pause': `A session is paused after this time and keeps its memory; default 5m. ${DURATION}`,

@@ -105,7 +105,11 @@ hf_check_limits() { # CODE MEMORY PROCESSES
   [ "$1" != 0 ] || return 0
   ! hf_is_full "${HOLDFAST_WORKSPACE:-/workspace}" || hf_met="$hf_met workspace"
   ! hf_is_full "${HOLDFAST_TMP:-/tmp}" || hf_met="$hf_met tmp"
-  [ -z "$HOME" ] || ! hf_is_full "$HOME" || hf_met="$hf_met home"
+  # Usually on the disk of /workspace, which is then named already.
+  case $hf_met in
+    *workspace*) ;;
+    *) [ -z "$HOME" ] || ! hf_is_full "$HOME" || hf_met="$hf_met home" ;;
+  esac
 }
 
 hf_is_full() { # FOLDER

@@ -4,7 +4,7 @@ import type { Limit } from '../../sidecar/wire.ts';
 const TEXTS: Readonly<Record<Limit, { readonly why: string; readonly next: string }>> = {
   memory: {
     why: 'it ran out of memory: the kernel ended a process in the sandbox',
-    next: 'raise `limits.memory` in holdfast.yaml; what is in HOME and /tmp is memory too',
+    next: 'raise `limits.memory` in holdfast.yaml; what is in /tmp is memory too',
   },
   processes: {
     why: 'it ran out of processes: one could not be started',
@@ -19,8 +19,8 @@ const TEXTS: Readonly<Record<Limit, { readonly why: string; readonly next: strin
     next: 'write large files below /workspace, or raise `limits.memory` in holdfast.yaml',
   },
   home: {
-    why: 'HOME is full: it is memory, and holds a quarter of `limits.memory`',
-    next: 'put caches below /workspace, or raise `limits.memory` in holdfast.yaml',
+    why: 'the disk of HOME is full',
+    next: 'make room on the disk of the home',
   },
   disk: {
     why: 'a disk was full when it wrote to it',

@@ -11,6 +11,7 @@ export const FAILPOINTS = [
   'start.after-sidecar',
   'start.after-agent',
   'start.before-record',
+  'start.after-home',
   'turn.after-queued',
   'turn.before-launch',
   'turn.after-launch',

@@ -69,6 +69,7 @@ import { FilesConnections } from '../workspace/files-connections.ts';
 import { Seeding } from '../workspace/seeding.ts';
 import type { SidecarAccess } from '../workspace/sidecar-access.ts';
 import { StorageLimits } from '../workspace/storage-limits.ts';
+import { homeLimitError, storageLimitError } from '../workspace/storage-state.ts';
 import type { Program } from './program.ts';
 import { SessionRuntime } from './session-runtime.ts';
 
@@ -223,6 +224,21 @@ function createSandboxes(below: Storage & Network, log: Log) {
       lifecycle.withSidecar(sessionId, (client) => client.biggestFolders(limit)),
     record: (sessionId, bytes, events) =>
       void records.change(sessionId, { workspaceBytes: bytes }, 'measured', events),
+    refusal: storageLimitError,
+    activeSessions: () => activeWork.sessionIds(),
+    log: log.child('limits'),
+  });
+  const homeLimits = new StorageLimits({
+    limitOf: (sessionId) => {
+      const row = records.peek(sessionId);
+      const config = row === null ? null : profiles.get(row.profile)?.config;
+      return config?.limits?.home ?? PROFILE_DEFAULTS.limits.home;
+    },
+    lastMeasured: () => null,
+    measure: (sessionId, isAwaited) => lifecycle.measureHome(sessionId, isAwaited),
+    largestFolders: () => Promise.resolve([]),
+    record: () => undefined,
+    refusal: homeLimitError,
     activeSessions: () => activeWork.sessionIds(),
     log: log.child('limits'),
   });
@@ -248,6 +264,7 @@ function createSandboxes(below: Storage & Network, log: Log) {
     access,
     limitOf,
     limits,
+    homeLimits,
     idleTimer,
   };
 }
@@ -337,8 +354,17 @@ function createWork(below: Storage & Sandboxes & SnapshotLayer, log: Log) {
 /** What creates, restores and removes sessions, and the service that clients call. */
 function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & Work, log: Log) {
   const { profiles, engine, background, policies } = below;
-  const { lifecycle, activeWork, limits, seeding, scanCaches, snapshotService, restoreIntents, hydration } =
-    below;
+  const {
+    lifecycle,
+    activeWork,
+    limits,
+    homeLimits,
+    seeding,
+    scanCaches,
+    snapshotService,
+    restoreIntents,
+    hydration,
+  } = below;
   const { queue, execs, terminals } = below;
   const own = { ...below, log: log.child('sessions') };
   const creation = new SessionCreation(own);
@@ -356,6 +382,7 @@ function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & W
     background.add(scanCaches.remove(row));
     policies.forgetSession(row.id);
     limits.forget(row.id);
+    homeLimits.forget(row.id);
   });
   const restores = new Restores({
     ...own,

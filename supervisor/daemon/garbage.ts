@@ -76,13 +76,13 @@ export class GarbageCollector {
       const { sessionId, role } = object;
       // Volumes of code and programs are removed with their version; a workspace is never removed here.
       if (role === 'code' || role === 'runtime') return [];
-      if (role === 'workspace') {
+      if (role === 'workspace' || role === 'home') {
         if (sessionId !== null && this.#isPresent(sessionId)) return [];
         return [
           {
             garbage: describeGarbage(
               object,
-              'no session has this workspace; it is kept, look into it and remove it by hand',
+              `no session has this ${role === 'home' ? 'HOME' : 'workspace'}; it is kept, look into it and remove it by hand`,
             ),
           },
         ];
@@ -117,17 +117,22 @@ export class GarbageCollector {
   async #workspaces(): Promise<Candidate[]> {
     const { home } = this.#services;
     const candidates: Candidate[] = [];
-    for (const name of await folderNames(home.workspaces)) {
-      if (this.#isPresent(name)) continue;
-      const path = join(home.workspaces, name);
-      const empty = (await readdir(path).catch(() => ['unreadable'])).length === 0;
-      const why = empty
-        ? 'empty workspace of no session'
-        : 'no session has this workspace; it is kept, look into it and remove it by hand';
-      candidates.push({
-        garbage: { kind: 'directory', name: path, why, bytes: null },
-        ...(empty ? { remove: () => removeEmpty(path) } : {}),
-      });
+    for (const [folder, what] of [
+      [home.workspaces, 'workspace'],
+      [home.agentHomes, 'HOME'],
+    ] as const) {
+      for (const name of await folderNames(folder)) {
+        if (this.#isPresent(name)) continue;
+        const path = join(folder, name);
+        const empty = (await readdir(path).catch(() => ['unreadable'])).length === 0;
+        const why = empty
+          ? `empty ${what} of no session`
+          : `no session has this ${what}; it is kept, look into it and remove it by hand`;
+        candidates.push({
+          garbage: { kind: 'directory', name: path, why, bytes: null },
+          ...(empty ? { remove: () => removeEmpty(path) } : {}),
+        });
+      }
     }
     return candidates;
   }

@@ -104,11 +104,17 @@ export class Purge {
     await services?.watchConnections.close();
     await services?.sessionRuntime.stop();
     const removed = await removeEngineObjects(engine);
-    const folders = await names(home.workspaces);
-    for (const [index, name] of folders.entries()) {
-      progress('workspaces', index, folders.length, 'workspaces');
-      const path = join(home.workspaces, name);
-      const { bytes } = await this.#removeWorkspace(path, name);
+    const folders = [home.workspaces, home.agentHomes];
+    const owned = (
+      await Promise.all(
+        folders.map(async (folder) =>
+          (await names(folder)).map((name) => ({ name, path: join(folder, name) })),
+        ),
+      )
+    ).flat();
+    for (const [index, { name, path }] of owned.entries()) {
+      progress('workspaces', index, owned.length, 'workspaces');
+      const { bytes } = await this.#removeOwned(path, name);
       removed.push({ kind: 'directory', name: path, why: 'purged', bytes });
     }
     for (const [kind, folder] of [
@@ -128,8 +134,8 @@ export class Purge {
     return removed;
   }
 
-  /** With user namespaces the agent's files belong to other users; then the sidecar, which has their uid, empties the workspace. */
-  async #removeWorkspace(path: string, sessionId: string): Promise<{ bytes: number }> {
+  /** With user namespaces the agent's files belong to other users; then the sidecar, which has their uid, empties workspace and HOME. */
+  async #removeOwned(path: string, sessionId: string): Promise<{ bytes: number }> {
     try {
       return await removeTree(path);
     } catch (error) {
@@ -149,6 +155,7 @@ export class Purge {
     try {
       const client = await SidecarClient.connect(() => engine.dial(sessionId), sessionId);
       await client.clearWorkspace();
+      await client.clearHome();
       client.close();
     } finally {
       await engine.removeSandbox(sessionId, 0);

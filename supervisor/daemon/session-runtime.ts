@@ -26,6 +26,7 @@ export interface SessionRuntimeOptions {
   readonly sidecars: SidecarConnections;
   readonly scanCaches: ScanCaches;
   readonly limits: StorageLimits;
+  readonly homeLimits: StorageLimits;
   readonly idleTimer: IdleTimer;
   readonly snapshotService: SnapshotService;
   readonly turnSnapshots: TurnSnapshots;
@@ -52,7 +53,7 @@ export class SessionRuntime {
   async start(): Promise<void> {
     const { reserve, snapshotService, turnSnapshots, maintenance, queue, terminals, reconciler, background } =
       this.#services;
-    const { interruptedWork, drainedSessions, idleTimer, limits } = this.#services;
+    const { interruptedWork, drainedSessions, idleTimer, limits, homeLimits } = this.#services;
     reserve.ensure();
     await snapshotService.start();
     turnSnapshots.recover();
@@ -65,6 +66,7 @@ export class SessionRuntime {
     drainedSessions.recover();
     idleTimer.start();
     limits.start();
+    homeLimits.start();
   }
 
   /**
@@ -77,14 +79,14 @@ export class SessionRuntime {
 
   /** Sandboxes, turns and terminals go on without this supervisor; execs end. */
   async stop(): Promise<void> {
-    const { idleTimer, limits, execs, terminals, queue, reconciler, sessionMutex, background } =
+    const { idleTimer, limits, homeLimits, execs, terminals, queue, reconciler, sessionMutex, background } =
       this.#services;
     const { hydration, turnSnapshots, scanCaches, maintenance, comparisons, snapshotService } =
       this.#services;
     const { sidecars, observations } = this.#services;
     await hydration.suspendAll();
     await idleTimer.stop();
-    await limits.close();
+    await Promise.all([limits.close(), homeLimits.close()]);
     await execs.close();
     await terminals.detach();
     await queue.detach();

@@ -37,16 +37,16 @@ export interface Engine {
   guardPause(agent: ObservedContainer): PauseGuard;
   /** Stops and removes the agent container: TERM, then KILL after `graceMs`. Unpauses it first. Keeps the sidecar. */
   stopAgent(sessionId: string, graceMs: number): Promise<void>;
-  /** Stops and removes both containers and their files and volumes, but never the workspace. */
+  /** Stops and removes both containers and their files and volumes, but never the workspace and HOME. */
   removeSandbox(sessionId: string, graceMs: number): Promise<void>;
 
   /** Opens a byte stream to the sidecar's socket. Errors: `sandbox_lost` when there is no sidecar. */
   dial(sessionId: string): Promise<Duplex>;
   exec(sessionId: string, spec: ExecSpec): Promise<EngineExec>;
 
-  /** Creates the durable workspace unless it exists: owner uid:gid, mode 0700. */
+  /** Creates the durable workspace and the agent's HOME unless they exist: owner uid:gid, mode 0700. */
   createWorkspace(spec: WorkspaceSpec): Promise<void>;
-  /** Removes an empty workspace. The sidecar deletes its content beforehand. */
+  /** Removes an empty workspace, and HOME. The sidecar deletes their content beforehand. */
   deleteWorkspace(spec: WorkspaceSpec): Promise<void>;
   /** The directory on this machine; null if the workspace is a volume. */
   workspacePath(spec: WorkspaceSpec): string | null;
@@ -185,6 +185,7 @@ export interface ObservedObject {
   readonly objectId: string;
   readonly name: string;
   readonly sessionId: string | null;
-  readonly role: 'sidecar' | 'agent' | 'helper' | 'workspace' | 'run' | 'control' | 'runtime' | 'code';
+  readonly role:
+    'sidecar' | 'agent' | 'helper' | 'workspace' | 'home' | 'run' | 'control' | 'runtime' | 'code';
   readonly container: ObservedContainer | null;
 }

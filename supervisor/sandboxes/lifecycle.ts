@@ -1,5 +1,6 @@
 import type { DispatchResult } from '../../protocol/entities.ts';
 import { type ErrorCode, HoldfastError } from '../../protocol/errors.ts';
+import { keptInHome } from '../../protocol/agent-home.ts';
 import type { Profile } from '../../protocol/profile.ts';
 import { Hook } from '../base/hook.ts';
 import { failpoint } from '../base/failpoints.ts';
@@ -133,6 +134,7 @@ export class Lifecycle {
     const client = await this.#sidecars.get(sessionId);
     // The agent's container runs, and no process of the agent: those start with the turn.
     await this.#seeding.finishPending(started);
+    await this.#prepareHome(started, profile.config, client);
     await this.#egress.waitUntilReady(sessionId);
     return {
       dispatched: { reused: plan.reused, case: plan.case },
@@ -141,6 +143,17 @@ export class Lifecycle {
       profile,
       dispatchMs: performance.now() - requestedAt,
     };
+  }
+
+  /**
+   * A new sandbox takes over of HOME only what the profile keeps. The generation is stored afterwards: if we are killed
+   * in between, the next dispatch repeats this, and no process of the agent has started.
+   */
+  async #prepareHome(row: SessionRow, { agent }: Profile, client: SidecarClient): Promise<void> {
+    if (row.homeGeneration === row.generation) return;
+    await client.prepareHome(keptInHome(agent));
+    await failpoint('start.after-home');
+    this.#records.change(row.id, { homeGeneration: row.generation }, 'HOME is prepared');
   }
 
   /**
@@ -164,6 +177,29 @@ export class Lifecycle {
         return connected;
       });
       return await use(client);
+    } finally {
+      release();
+    }
+  }
+
+  /**
+   * The size of HOME. Without a sandbox, what the next one will not take over is removed first: it must not count, and
+   * nothing uses it. Null if no sidecar runs and none is to be started.
+   */
+  async measureHome(sessionId: string, mayStartSidecar: boolean): Promise<{ readonly bytes: number } | null> {
+    const release = this.#sidecars.acquireLease(sessionId);
+    try {
+      const client = await this.#sessionMutex.run(sessionId, async () => {
+        const row = this.#records.get(sessionId);
+        const open = await this.#sidecars.getOpen(sessionId);
+        if (open === null && !mayStartSidecar) return null;
+        const connected = open ?? (await this.ensureSidecarLocked(row));
+        const { agent } = await this.#observations.get(sessionId);
+        const profile = this.#profiles.get(row.profile);
+        if (agent === null && profile !== null) await connected.prepareHome(keptInHome(profile.config.agent));
+        return connected;
+      });
+      return client === null ? null : await client.homeUsage();
     } finally {
       release();
     }
@@ -297,6 +333,7 @@ export class Lifecycle {
       const profile = this.#profiles.get(row.profile);
       if (profile !== null) this.#seeding.recordIntent(row.id, profile.config);
       await client.clearWorkspace();
+      await client.clearHome();
     }
     await this.#beforeSidecarEnds(row);
     await this.#sidecars.disconnect(sessionId);
@@ -335,6 +372,12 @@ export class Lifecycle {
       await this.#engine.startSidecar(profile === null ? sidecarOnlySpec(row) : this.#spec(row, profile));
     }
     return this.#sidecars.get(row.id);
+  }
+
+  async #clearFiles(sessionId: string): Promise<void> {
+    const client = await this.#sidecars.get(sessionId);
+    await client.clearWorkspace();
+    await client.clearHome();
   }
 
   async #carryOut(
@@ -377,7 +420,7 @@ export class Lifecycle {
           await this.#engine.startSidecar(spec);
           // Recorded first: after a crash in between, the workspace is seeded and then cleared again.
           this.#seeding.recordIntent(row.id, profile.config);
-          await (await this.#sidecars.get(row.id)).clearWorkspace();
+          await this.#clearFiles(row.id);
           break;
         case 'start':
           await this.#engine.startSandbox(spec);

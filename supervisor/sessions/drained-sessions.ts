@@ -11,6 +11,7 @@ export interface DrainedSessionsOptions {
   readonly activeWork: ActiveWork;
   readonly removal: Removal;
   readonly limits: StorageLimits;
+  readonly homeLimits: StorageLimits;
   readonly background: BackgroundWork;
 }
 
@@ -29,11 +30,13 @@ export class DrainedSessions {
 
   /** The last turn of the session, or one of its terminals, has ended. */
   handleDrained(sessionId: string): void {
-    const { records, activeWork, removal, limits, background } = this.#options;
+    const { records, activeWork, removal, limits, homeLimits, background } = this.#options;
     const row = records.peek(sessionId);
     if (row === null || row.status === 'deleted') return;
-    if (!row.throwaway) limits.measureSoon(sessionId, true);
-    else if (activeWork.count(sessionId) === 0)
+    if (!row.throwaway) {
+      limits.measureSoon(sessionId, true);
+      homeLimits.measureSoon(sessionId);
+    } else if (activeWork.count(sessionId) === 0)
       background.add(removal.deleteSession(sessionId, 'its turn has ended'));
   }
 }

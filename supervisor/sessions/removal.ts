@@ -253,6 +253,7 @@ export class Removal {
       }
       await failpoint('delete.after-snapshot');
       await sidecar.clearWorkspace();
+      await sidecar.clearHome();
       await failpoint('delete.after-clear');
       await sidecars.disconnect(sessionId);
       await engine.removeSandbox(sessionId, STOP_GRACE_MS);

@@ -134,6 +134,7 @@ export class SessionCreation {
 /** Initial values of a row. */
 const UNMARKED = {
   generation: 0,
+  homeGeneration: 0,
   codeVersion: null,
   expiresAt: null,
   deletedAt: null,

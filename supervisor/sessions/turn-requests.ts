@@ -24,6 +24,7 @@ export interface TurnRequestsOptions {
   readonly creation: SessionCreation;
   readonly queue: TurnQueue;
   readonly limits: Pick<StorageLimits, 'requireSpace'>;
+  readonly homeLimits: Pick<StorageLimits, 'requireSpace'>;
   readonly removal: Pick<Removal, 'isDeleting'>;
   /** Starts to unpause a session. */
   readonly beginThaw: (sessionId: string) => void;
@@ -39,9 +40,13 @@ export class TurnRequests {
 
   /** Returns the stored turn. A repeated `opId` returns the first one. */
   async start(request: TurnRequest): Promise<TurnRow> {
-    const { operations, profiles, creation, queue, limits, beginThaw } = this.#options;
+    const { operations, profiles, creation, queue, limits, homeLimits, beginThaw } = this.#options;
     const existing = this.#isRepeated(request) ? null : this.#find(request);
-    if (existing !== null) await limits.requireSpace(existing.id, `Session ${existing.name} accepts no turn`);
+    if (existing !== null) {
+      const what = `Session ${existing.name} accepts no turn`;
+      await limits.requireSpace(existing.id, what);
+      await homeLimits.requireSpace(existing.id, what);
+    }
     const { result, replayed } = operations.runOnce(request.opId, 'turn.start', () => {
       // Looked up again: another request may have created the session, or it was deleted while it was measured.
       const row = this.#find(request) ?? this.#create(request);

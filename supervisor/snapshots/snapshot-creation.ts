@@ -381,6 +381,7 @@ export class SnapshotCreation {
       pinned: pinned ?? false,
       base: newest?.id ?? null,
       root,
+      stateRoot: null,
       files,
       directories,
       bytes,

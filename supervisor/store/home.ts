@@ -35,7 +35,7 @@ export const MAX_HOME_PATH_BYTES = LONGEST_DATABASE_PATH - LONGEST_DATABASE_NAME
 const LONGEST_PART = 255;
 /** Entries that a folder may have before it becomes a home. */
 const OURS =
-  /^(\.|supervisor|holdfast|id$|logs$|workspaces$|run$|deploys$|runtime$|artifacts$|store$|backups$|reserve$|secrets$)/;
+  /^(\.|supervisor|holdfast|id$|logs$|workspaces$|homes$|run$|deploys$|runtime$|artifacts$|store$|backups$|reserve$|secrets$)/;
 
 /** A session's run directory on this machine. */
 export interface RunPaths {
@@ -68,6 +68,8 @@ export class Home {
   readonly logs: string;
   readonly logFile: string;
   readonly workspaces: string;
+  /** The HOME of each session's agent. */
+  readonly agentHomes: string;
   readonly runs: string;
   readonly deploys: string;
   /** Projects that clients are sending; on the file system of `deploys`, so that publishing is a rename. */
@@ -95,6 +97,7 @@ export class Home {
     this.logFile = visible.log;
     this.database = join(root, 'holdfast.db');
     this.workspaces = join(root, 'workspaces');
+    this.agentHomes = join(root, 'homes');
     this.runs = join(root, 'run');
     this.deploys = join(root, 'deploys');
     // No profile has a name with a dot at its start.
@@ -124,6 +127,7 @@ export class Home {
       const inside = [
         home.logs,
         home.workspaces,
+        home.agentHomes,
         home.runs,
         home.deploys,
         home.runtimes,

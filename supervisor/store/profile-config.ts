@@ -15,7 +15,10 @@ export const StoredProfileSchema = ProfileSchema.extend({
   ]),
   workspace: ProfileSchema.shape.workspace.unwrap().extend({ limit: bytes }).optional(),
   setup: ProfileSchema.shape.setup.unwrap().extend({ timeout: ms }).optional(),
-  limits: ProfileSchema.shape.limits.unwrap().extend({ memory: bytes, output: bytes }).optional(),
+  limits: ProfileSchema.shape.limits
+    .unwrap()
+    .extend({ memory: bytes, output: bytes, home: bytes })
+    .optional(),
   idle: z.strictObject({ pause: ms, stop: ms, expire: ms }).optional(),
   retention: z.strictObject({ snapshots: ms, events: ms, artifacts: ms, memory: ms }).optional(),
 }) satisfies z.ZodType<Profile>;

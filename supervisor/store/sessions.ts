@@ -19,6 +19,8 @@ export const SessionRowSchema = z.object({
   gid: z.int(),
   /** The generation of its sandbox; 0 before the first. */
   generation: count,
+  /** The generation of the sandbox that its HOME was prepared for; 0 before the first. */
+  homeGeneration: count,
   /** The version of the code in the current sandbox. */
   codeVersion: z.int().nullable(),
   createdAt: time,

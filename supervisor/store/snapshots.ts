@@ -17,6 +17,8 @@ const SnapshotRowSchema = z.object({
   base: z.string().nullable(),
   /** Hash of the root tree, hexadecimal. */
   root: RootHashSchema,
+  /** Hash of the tree of the agent's state in HOME; null if the snapshot has none. */
+  stateRoot: RootHashSchema.nullable(),
   files: count,
   directories: count,
   bytes: count,

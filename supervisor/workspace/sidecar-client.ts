@@ -216,6 +216,21 @@ export class SidecarClient {
     return this.#peer.call('workspace/clear', {}, options);
   }
 
+  /** Removes everything in HOME except the kept paths, and writes our start files. Continues an interrupted call. */
+  async prepareHome(kept: readonly string[]): Promise<void> {
+    await this.#peer.call('home/prepare', { kept: [...kept] });
+  }
+
+  /** Empties HOME. Continues an interrupted call. */
+  async clearHome(): Promise<void> {
+    await this.#peer.call('home/clear', {});
+  }
+
+  /** Walks all of HOME. */
+  homeUsage(options: CallOptions = {}): Promise<Result<'home/usage'>> {
+    return this.#peer.call('home/usage', {}, options);
+  }
+
   /** At most 1 MiB. Fails with the `file_*` codes. */
   async readFile(path: string): Promise<Buffer> {
     const { bytes } = await this.#peer.callWithBytes('workspace/read', { path }, { timeoutMs: ANSWER_MS });

@@ -2,9 +2,9 @@ import type { EventEntry } from '../../protocol/events.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { FolderUsage } from '../../protocol/search.ts';
 import type { Log } from '../base/log.ts';
-import { type StorageState, storageState, storageLimitError } from './storage-state.ts';
+import { type StorageState, storageState } from './storage-state.ts';
 
-/** A workspace in use is measured again after this time, or after `PAUSE_SHARE` times the duration of the last measurement. */
+/** A directory in use is measured again after this time, or after `PAUSE_SHARE` times the duration of the last measurement. */
 const PAUSE_MS = 5000;
 const PAUSE_SHARE = 20;
 const BIGGEST = 10;
@@ -18,9 +18,17 @@ export interface StorageLimitsOptions {
   readonly limitOf: (sessionId: string) => number | null;
   /** The last measurement, also of an earlier supervisor; null: none. */
   readonly lastMeasured: (sessionId: string) => number | null;
-  readonly measure: (sessionId: string) => Promise<Measurement>;
+  /** Null: not measured, because that would start something and nobody waits for the result (`isAwaited`). */
+  readonly measure: (sessionId: string, isAwaited: boolean) => Promise<Measurement | null>;
   readonly largestFolders: (sessionId: string, limit: number) => Promise<FolderUsage[]>;
   readonly record: (sessionId: string, bytes: number, events: EventEntry[]) => void;
+  /** The refusal of what would add to a full directory. */
+  readonly refusal: (
+    what: string,
+    bytes: number,
+    limit: number,
+    folders: readonly FolderUsage[],
+  ) => HoldfastError;
   /** Sessions with active work. */
   readonly activeSessions: () => string[];
   readonly log: Log;
@@ -34,13 +42,13 @@ interface Cached {
 }
 
 /**
- * A soft limit of workspaces: a running agent can write beyond it, but then it gets no further turn, and clients cannot add files.
- * A workspace is measured after turns, every few seconds during active work, and before a refusal. Writes of clients are added at once.
+ * A soft limit of workspaces, or of HOME: a running agent can write beyond it, but then it gets no further turn, and clients cannot
+ * add files. A directory is measured after turns, every few seconds during active work, and before a refusal. Writes of clients are added at once.
  */
 export class StorageLimits {
   readonly #options: StorageLimitsOptions;
   readonly #cached = new Map<string, Cached>();
-  readonly #measuring = new Map<string, Promise<number>>();
+  readonly #measuring = new Map<string, Promise<number | null>>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: StorageLimitsOptions) {
@@ -59,14 +67,14 @@ export class StorageLimits {
     await Promise.allSettled(this.#measuring.values());
   }
 
-  /** The workspace may have grown: measures it, unless that was just done. Costs nothing without a limit. */
+  /** The directory may have grown: measures it, unless that was just done. Costs nothing without a limit. */
   measureSoon(sessionId: string, immediately = false): void {
     if (this.#options.limitOf(sessionId) === null || this.#measuring.has(sessionId)) return;
     const cached = this.#cached.get(sessionId);
     const pause = Math.max(PAUSE_MS, (cached?.tookMs ?? 0) * PAUSE_SHARE);
     if (!immediately && cached !== undefined && performance.now() - cached.measuredAt < pause) return;
-    this.#measure(sessionId).catch((error: unknown) => {
-      this.#options.log.info('a workspace was not measured', {
+    this.#measure(sessionId, false).catch((error: unknown) => {
+      this.#options.log.info('a directory of a session was not measured', {
         session: sessionId,
         why: HoldfastError.from(error).sentence,
       });
@@ -87,28 +95,30 @@ export class StorageLimits {
       return;
     }
     // Files may have been removed since the last measurement.
-    const bytes = await this.#measure(sessionId);
+    const bytes = (await this.#measure(sessionId, true)) ?? (await this.#measure(sessionId, true)) ?? 0;
     if (bytes + adding <= limit) return;
-    throw storageLimitError(what, bytes, limit, await this.#options.largestFolders(sessionId, BIGGEST));
+    throw this.#options.refusal(what, bytes, limit, await this.#options.largestFolders(sessionId, BIGGEST));
   }
 
-  /** The workspace was emptied, or is gone. */
+  /** The directory was emptied, or is gone. */
   forget(sessionId: string): void {
     this.#cached.delete(sessionId);
   }
 
-  #measure(sessionId: string): Promise<number> {
+  #measure(sessionId: string, isAwaited: boolean): Promise<number | null> {
     const under = this.#measuring.get(sessionId);
     if (under !== undefined) return under;
-    const work = this.#measureNow(sessionId).finally(() => this.#measuring.delete(sessionId));
+    const work = this.#measureNow(sessionId, isAwaited).finally(() => this.#measuring.delete(sessionId));
     this.#measuring.set(sessionId, work);
     return work;
   }
 
-  async #measureNow(sessionId: string): Promise<number> {
+  async #measureNow(sessionId: string, isAwaited: boolean): Promise<number | null> {
     const { limitOf, lastMeasured, measure, record } = this.#options;
     const began = performance.now();
-    const { bytes } = await measure(sessionId);
+    const measured = await measure(sessionId, isAwaited);
+    if (measured === null) return null;
+    const { bytes } = measured;
     const limit = limitOf(sessionId);
     const before = this.#cached.get(sessionId)?.state ?? 'far';
     const state = limit === null ? 'far' : storageState(bytes, limit, before);

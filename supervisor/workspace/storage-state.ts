@@ -32,3 +32,14 @@ export function storageLimitError(
     },
   });
 }
+
+/** The error for a HOME over `limits.home`. */
+export function homeLimitError(what: string, bytes: number, limit: number): HoldfastError {
+  return new HoldfastError('storage_limit', what, {
+    why: `the agent's HOME holds ${String(bytes)} bytes and may hold ${String(limit)}`,
+    next:
+      'run `holdfast session stop SESSION`: the next sandbox keeps only `agent.state` and `agent.caches`; ' +
+      'if that is not enough, remove files with `holdfast exec`, or raise `limits.home`',
+    details: { bytes, limit, directory: 'home' },
+  });
+}

@@ -122,7 +122,7 @@ export class ContainerPair {
     this.#labels = { 'dev.holdfast.home': home, 'dev.holdfast.session': this.session };
     this.#runtime = join(root, 'runtime');
     this.#folder = join(root, this.session);
-    for (const name of ['', 'run', 'control', 'workspace', 'agent', 'etc']) {
+    for (const name of ['', 'run', 'control', 'workspace', 'home', 'agent', 'etc']) {
       mkdirSync(join(this.#folder, name));
       if (isRoot) chownSync(join(this.#folder, name), uid, gid);
     }
@@ -274,6 +274,7 @@ export class ContainerPair {
   #both(): MountSettings[] {
     return [
       this.#bind('workspace', '/workspace'),
+      this.#bind('home', '/home/agent'),
       this.#bind('run', '/run/holdfast'),
       { Type: 'bind', Source: this.#runtime, Target: '/opt/holdfast', ReadOnly: true },
     ];

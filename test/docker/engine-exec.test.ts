@@ -178,7 +178,7 @@ describe('an engine that does not see our files', () => {
 
       await engine.removeSandbox(there.sessionId, 0);
       const roles = async (): Promise<string[]> => (await engine.observe()).map(({ role }) => role).sort();
-      expect(await roles()).toEqual(['code', 'runtime', 'workspace']);
+      expect(await roles()).toEqual(['code', 'home', 'runtime', 'workspace']);
       // A pruned volume is created and filled again, not mistaken for the old one.
       for (const object of await engine.observe())
         if (object.role !== 'workspace') await engine.removeObject(object);

@@ -44,15 +44,15 @@ export class BindMountStrategy implements MountStrategy {
 
   async prepareMounts(spec: SandboxSpec): Promise<SandboxMounts> {
     const { sessionId, code } = spec;
-    const [workspace, programs, etc] = await Promise.all([
-      this.#workspaceMount(spec.workspace),
+    const [durable, programs, etc] = await Promise.all([
+      this.#durableMounts(spec.workspace),
       this.#programs.publish(),
       this.#etc(spec),
       this.#owned(this.#run(sessionId, 'agent'), spec),
       this.#owned(this.#run(sessionId, 'control'), spec),
     ]);
     const both = [
-      workspace,
+      ...durable,
       bindMount(this.#run(sessionId, 'agent'), IN_SANDBOX.run),
       bindMount(programs, IN_SANDBOX.runtime, true),
     ];
@@ -76,11 +76,15 @@ export class BindMountStrategy implements MountStrategy {
   async createWorkspace(spec: WorkspaceSpec): Promise<void> {
     if (spec.backing === 'volume') return this.#volumes.create(spec);
     await this.#owned(this.#workspace(spec.sessionId), spec);
+    await this.#owned(this.#agentHome(spec.sessionId), spec);
   }
 
   async deleteWorkspace(spec: WorkspaceSpec): Promise<void> {
     if (spec.backing === 'volume') await this.#volumes.remove(spec.sessionId);
-    else await this.#removeEmpty(spec.sessionId);
+    else {
+      await this.#removeEmpty(spec.sessionId);
+      await removeTree(this.#agentHome(spec.sessionId));
+    }
     await removeTree(this.#run(spec.sessionId));
   }
 
@@ -151,14 +155,19 @@ export class BindMountStrategy implements MountStrategy {
     }
   }
 
-  async #workspaceMount(spec: WorkspaceSpec): Promise<SandboxMounts['agent'][number]> {
+  /** The workspace, which must exist, and HOME, which a session of an earlier version does not have yet. */
+  async #durableMounts(spec: WorkspaceSpec): Promise<SandboxMounts['agent']> {
+    const { sessionId } = spec;
     if (spec.backing === 'volume') {
-      await this.#volumes.requireExists(spec.sessionId);
-      return this.#volumes.mount(spec.sessionId);
+      await this.#volumes.requireExists(sessionId);
+      await this.#volumes.ensureHome(spec);
+      return [this.#volumes.mount(sessionId), this.#volumes.homeMount(sessionId)];
     }
-    const path = this.#workspace(spec.sessionId);
-    if (!(await isFolder(path))) throw workspaceMissingError(spec.sessionId, `${path} does not exist`);
-    return bindMount(path, IN_SANDBOX.workspace);
+    const path = this.#workspace(sessionId);
+    if (!(await isFolder(path))) throw workspaceMissingError(sessionId, `${path} does not exist`);
+    const agentHome = this.#agentHome(sessionId);
+    await this.#owned(agentHome, spec);
+    return [bindMount(path, IN_SANDBOX.workspace), bindMount(agentHome, IN_SANDBOX.home)];
   }
 
   async #etc(spec: SandboxSpec): Promise<SandboxMounts['agent']> {
@@ -192,6 +201,10 @@ export class BindMountStrategy implements MountStrategy {
 
   #workspace(sessionId: string): string {
     return join(this.#home, 'workspaces', sessionId);
+  }
+
+  #agentHome(sessionId: string): string {
+    return join(this.#home, 'homes', sessionId);
   }
 
   #code(profile: string, version: number): string {

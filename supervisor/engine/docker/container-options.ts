@@ -13,8 +13,6 @@ const CHORE_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER'];
 /** Below the daemon's own limit on all machines seen: raising it would require a privilege that a daemon may lack. */
 const OPEN_FILES = 16384;
 
-const AGENT_HOME = '/home/agent';
-
 /** Options of every container: no privileges, only mounts are writable, nothing goes to the host's log. */
 function hardened(memoryBytes: number, pids: number): NonNullable<ContainerCreateOptions['HostConfig']> {
   return {
@@ -88,7 +86,7 @@ export function agentOptions(
   labels: Record<string, string>,
 ): ContainerCreateOptions {
   const { memoryBytes, cpus, pids } = spec.limits;
-  const tmpfs = (share: number): string => String(Math.max(16 * MIB, Math.floor(memoryBytes * share)));
+  const tmpBytes = Math.max(16 * MIB, Math.floor(memoryBytes / 2));
   return {
     Image: spec.image,
     User: `${spec.uid}:${spec.gid}`,
@@ -115,8 +113,7 @@ export function agentOptions(
       Mounts: mounts,
       Tmpfs: {
         // Builds and installers execute files in /tmp.
-        '/tmp': `rw,exec,nosuid,nodev,mode=1777,size=${tmpfs(0.5)}`,
-        [AGENT_HOME]: `rw,exec,nosuid,nodev,mode=0700,uid=${spec.uid},gid=${spec.gid},size=${tmpfs(0.25)}`,
+        '/tmp': `rw,exec,nosuid,nodev,mode=1777,size=${tmpBytes}`,
       },
     },
   };
@@ -146,7 +143,7 @@ function agentEnvironment(sessionId: string): Record<string, string> {
   return {
     // The runner finds the processes of the session by it.
     HOLDFAST_SESSION: sessionId,
-    HOME: AGENT_HOME,
+    HOME: IN_SANDBOX.home,
     USER: 'agent',
     LOGNAME: 'agent',
     LANG: 'C.UTF-8',
@@ -210,7 +207,7 @@ export function accountFiles(uid: number, gid: number): { passwd: string; group:
   return {
     passwd: [
       'root:x:0:0:root:/root:/bin/sh',
-      ...(uid === 0 ? [] : [`agent:x:${uid}:${gid}:agent:${AGENT_HOME}:/bin/sh`]),
+      ...(uid === 0 ? [] : [`agent:x:${uid}:${gid}:agent:${IN_SANDBOX.home}:/bin/sh`]),
       ...(isFree(65534) ? ['nobody:x:65534:65534:nobody:/nonexistent:/bin/false'] : []),
       '',
     ].join('\n'),

@@ -19,6 +19,7 @@ const ROLES: readonly Role[] = [
   'agent',
   'helper',
   'workspace',
+  'home',
   'run',
   'control',
   'runtime',
@@ -50,7 +51,7 @@ export class Naming {
     return `${this.#prefix}-helper-${token}`;
   }
 
-  sessionVolume(sessionId: string, role: 'workspace' | 'run' | 'control'): string {
+  sessionVolume(sessionId: string, role: 'workspace' | 'home' | 'run' | 'control'): string {
     return `${this.#prefix}-${sessionId}-${role}`;
   }
 

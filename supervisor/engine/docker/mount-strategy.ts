@@ -20,7 +20,7 @@ export interface MountStrategy {
   readonly localPaths: boolean;
   /** Everything to mount exists afterwards; what only the agent needs, only `withAgent`. */
   prepareMounts(spec: SandboxSpec, withAgent: boolean): Promise<SandboxMounts>;
-  /** Removes the files and volumes of a sandbox whose containers are gone. Never the workspace. */
+  /** Removes the files and volumes of a sandbox whose containers are gone. Never the workspace or HOME. */
   removeSandboxFiles(sessionId: string): Promise<void>;
 
   createWorkspace(spec: WorkspaceSpec): Promise<void>;
@@ -48,7 +48,7 @@ export function volumeMount(name: string, target: string, readOnly = false): Mou
   } as MountSettings;
 }
 
-/** Workspaces in named volumes: the same with and without local paths. */
+/** Workspaces and HOMEs in named volumes: the same with and without local paths. */
 export class VolumeWorkspaces {
   readonly #containers: Containers;
   readonly #helpers: HelperContainers;
@@ -64,10 +64,26 @@ export class VolumeWorkspaces {
     return volumeMount(this.#naming.sessionVolume(sessionId, 'workspace'), IN_SANDBOX.workspace);
   }
 
+  homeMount(sessionId: string): MountSettings {
+    return volumeMount(this.#naming.sessionVolume(sessionId, 'home'), IN_SANDBOX.home);
+  }
+
   async create({ sessionId, uid, gid }: WorkspaceSpec): Promise<void> {
-    const name = this.#naming.sessionVolume(sessionId, 'workspace');
-    await this.#containers.createVolume(name, this.#naming.labels('workspace', { session: sessionId }));
+    const roles = ['workspace', 'home'] as const;
+    for (const role of roles) {
+      const labels = this.#naming.labels(role, { session: sessionId });
+      await this.#containers.createVolume(this.#naming.sessionVolume(sessionId, role), labels);
+    }
+    const names = roles.map((role) => this.#naming.sessionVolume(sessionId, role));
     // Also for an existing volume: we may have been killed before it got its owner.
+    await this.setOwner(names, sessionId, uid, gid);
+  }
+
+  /** A session of an earlier version has no volume for HOME yet. */
+  async ensureHome({ sessionId, uid, gid }: Omit<WorkspaceSpec, 'backing'>): Promise<void> {
+    const name = this.#naming.sessionVolume(sessionId, 'home');
+    if (await this.#containers.hasVolume(name)) return;
+    await this.#containers.createVolume(name, this.#naming.labels('home', { session: sessionId }));
     await this.setOwner([name], sessionId, uid, gid);
   }
 
@@ -79,6 +95,7 @@ export class VolumeWorkspaces {
   }
 
   async remove(sessionId: string): Promise<void> {
+    await this.#containers.removeVolume(this.#naming.sessionVolume(sessionId, 'home'));
     await this.#containers.removeVolume(this.#naming.sessionVolume(sessionId, 'workspace'));
   }
 

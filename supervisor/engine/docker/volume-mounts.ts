@@ -84,12 +84,13 @@ export class VolumeMountStrategy implements MountStrategy {
       withAgent
         ? this.#code(code.profile, code.version)
         : this.#naming.codeVolume(code.profile, code.version),
-      this.#workspaces.requireExists(sessionId),
+      this.#workspaces.requireExists(sessionId).then(() => this.#workspaces.ensureHome(spec)),
       ensureOwned(run, 'run'),
       ensureOwned(control, 'control'),
     ]);
     const both = [
       this.#workspaces.mount(sessionId),
+      this.#workspaces.homeMount(sessionId),
       volumeMount(run, IN_SANDBOX.run),
       volumeMount(runtime, IN_SANDBOX.runtime, true),
     ];

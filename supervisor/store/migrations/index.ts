@@ -6,6 +6,7 @@ import { incarnations } from './005-incarnations.ts';
 import { turnSnapshots } from './006-turn-snapshots.ts';
 import { contents } from './007-contents.ts';
 import { secrets } from './008-secrets.ts';
+import { agentHome } from './009-agent-home.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -23,4 +24,5 @@ export const MIGRATIONS: readonly Migration[] = [
   turnSnapshots,
   contents,
   secrets,
+  agentHome,
 ];

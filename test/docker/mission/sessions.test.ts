@@ -93,7 +93,7 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
         'p2',
         'cat kept; ls -A ~; echo "[$VAR]"; ps ax | grep -c "[s]leep 1000"; true',
       ]);
-      expect(after).toBe('kept\n[]\n0\n');
+      expect(after).toBe('kept\n.bashrc\n.profile\n[]\n0\n');
     },
   );
 

@@ -24,6 +24,7 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'start.after-sidecar': startScenario,
   'start.after-agent': startScenario,
   'start.before-record': startScenario,
+  'start.after-home': startScenario,
   'turn.after-queued': turnScenario,
   'turn.after-snapshot': turnScenario,
   'turn.before-launch': turnScenario,

@@ -238,7 +238,17 @@ describe('deploy', () => {
     };
     const sessions = new Sessions(database);
     const id = 'ses-aaaaaaaaaaaaaaaa';
-    sessions.insert({ id, ...row, ...times, ...labels, uid: 1, gid: 1, generation: 1, codeVersion: 1 });
+    sessions.insert({
+      id,
+      ...row,
+      ...times,
+      ...labels,
+      uid: 1,
+      gid: 1,
+      generation: 1,
+      homeGeneration: 1,
+      codeVersion: 1,
+    });
     write('two');
     await deploy(by);
     expect(versions()).toEqual(['1', '2']);

@@ -72,6 +72,7 @@ function rooms() {
       pinned: false,
       base: null,
       root: root.toString('hex'),
+      stateRoot: null,
       files: 1,
       directories: 0,
       bytes: 50_000,

@@ -36,6 +36,7 @@ describe('a home', () => {
       'artifacts',
       'backups',
       'deploys',
+      'homes',
       'id',
       'logs',
       'run',
