@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { CONVERSATION_METHODS, CONVERSATION_NOTIFICATIONS } from './conversation.ts';
 import { CONTENT_METHODS, ContentsVerificationSchema } from './contents.ts';
 import { DEPLOY_METHODS, SOURCE_METHODS } from './deploy.ts';
 import {
@@ -442,6 +443,7 @@ export const METHODS = {
   },
 
   ...CONTENT_METHODS,
+  ...CONVERSATION_METHODS,
   ...POLICY_METHODS,
   ...SECRET_METHODS,
   ...FILES_METHODS,
@@ -467,6 +469,7 @@ export const NOTIFICATIONS = {
     }),
   },
   ...HOST_NOTIFICATIONS,
+  ...CONVERSATION_NOTIFICATIONS,
   ...WATCH_NOTIFICATIONS,
   ...SEARCH_NOTIFICATIONS,
   progress: PEER_NOTIFICATIONS.progress,

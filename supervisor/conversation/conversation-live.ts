@@ -150,11 +150,22 @@ class Session {
 
   texts(): readonly LiveText[] {
     return [...this.#waiting.values()]
-      .filter(({ text }) => text !== '')
-      .map(({ turnId, message, role, offset, text }) => ({ turnId, message, role, offset, text }));
+      .map(({ turnId, message, role, offset, text }) => ({
+        turnId,
+        message,
+        role,
+        offset,
+        text: whole(text),
+      }))
+      .filter(({ text }) => text !== '');
   }
 }
 
 function keyOf(turnId: string, message: number, role: LiveRole): string {
   return `${turnId}:${role}:${message}`;
+}
+
+/** Without the first half of a surrogate pair at the end, which waits for the other. */
+export function whole(text: string): string {
+  return /[\uD800-\uDBFF]$/.test(text) ? text.slice(0, -1) : text;
 }

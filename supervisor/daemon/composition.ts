@@ -6,6 +6,10 @@ import { randomIds } from '../base/ids.ts';
 import { KeyedMutex } from '../base/keyed-mutex.ts';
 import { KeyedReadWriteLock } from '../base/keyed-read-write-lock.ts';
 import type { Log } from '../base/log.ts';
+import { ConversationLive } from '../conversation/conversation-live.ts';
+import { ConversationReader } from '../conversation/conversation-reader.ts';
+import { ConversationSearch } from '../conversation/conversation-search.ts';
+import { Conversations } from '../conversation/conversations.ts';
 import { Egress } from '../egress/egress.ts';
 import { Policies } from '../egress/policies.ts';
 import { nameResolver } from '../egress/resolver.ts';
@@ -137,6 +141,8 @@ function openStorage(home: Home, log: Log) {
   const events = new EventLog(database, (error) => log.error('a listener of events failed', { error }));
   const artifacts = new Artifacts(home);
   const contents = new Contents(database, artifacts);
+  const own = { database, sessions, events, contents };
+  const conversations = new Conversations({ ...own, log: log.child('conversations') });
   return {
     home,
     database,
@@ -151,6 +157,13 @@ function openStorage(home: Home, log: Log) {
     artifacts,
     contents,
     output: new TurnOutput(database, events, contents, artifacts),
+    conversations,
+    conversationReader: new ConversationReader({ ...own, conversations }),
+    conversationSearch: new ConversationSearch({ ...own, conversations }),
+    conversationLive: new ConversationLive({
+      events,
+      storedBytes: (...message) => conversations.storedBytes(...message),
+    }),
     records: new SessionRecords(database, sessions, events, now),
     background: new BackgroundWork(log.child('sessions')),
     secrets: new SecretStore({
@@ -353,7 +366,7 @@ function createWork(below: Storage & Sandboxes & SnapshotLayer, log: Log) {
 
 /** What creates, restores and removes sessions, and the service that clients call. */
 function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & Work, log: Log) {
-  const { profiles, engine, background, policies } = below;
+  const { database, profiles, engine, background, policies, conversations } = below;
   const {
     lifecycle,
     activeWork,
@@ -380,6 +393,7 @@ function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & W
     restoreIntents.drop(row.id);
     snapshotService.pruneDeletedSession(row);
     background.add(scanCaches.remove(row));
+    database.afterCommit(() => background.add(conversations.remove(row.id)));
     policies.forgetSession(row.id);
     limits.forget(row.id);
     homeLimits.forget(row.id);

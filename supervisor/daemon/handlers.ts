@@ -5,6 +5,7 @@ import { terminalHandlers } from '../rpc/handlers/terminal.ts';
 import { hostHandlers } from '../rpc/handlers/host.ts';
 import { filesHandlers } from '../rpc/handlers/files.ts';
 import { withStorageLimits } from '../rpc/handlers/storage-limit.ts';
+import { conversationHandlers } from '../rpc/handlers/conversation.ts';
 import { searchHandlers } from '../rpc/handlers/search.ts';
 import { watchHandlers } from '../rpc/handlers/watch.ts';
 import { snapshotHandlers } from '../rpc/handlers/snapshot.ts';
@@ -83,6 +84,13 @@ export function createHandlers(
     ...watchHandlers<ClientPeer>({ connections: watchConnections, sessionId, ids: randomIds }),
     ...searchHandlers<ClientPeer>({ connections: watchConnections, sessionId }),
     ...snapshotHandlers<ClientPeer>({ ...services, sessions: sessionService, service: snapshotService }),
+    ...conversationHandlers<ClientPeer>({
+      ...services,
+      reader: services.conversationReader,
+      live: services.conversationLive,
+      search: services.conversationSearch,
+      sessionId,
+    }),
     ...terminalHandlers<ClientPeer>({ terminals, sessionId }),
     ...sessionHandlers<ClientPeer>({
       ...services,

@@ -6,6 +6,7 @@ import type { Reconciler } from '../sandboxes/reconciler.ts';
 import type { SidecarConnections } from '../sandboxes/sidecar-connections.ts';
 import type { DrainedSessions } from '../sessions/drained-sessions.ts';
 import type { InterruptedWork } from '../sessions/interrupted-work.ts';
+import type { Conversations } from '../conversation/conversations.ts';
 import type { Comparisons } from '../snapshots/comparisons.ts';
 import type { Hydration } from '../snapshots/hydration.ts';
 import type { SnapshotMaintenance } from '../snapshots/maintenance.ts';
@@ -21,6 +22,7 @@ import type { StorageLimits } from '../workspace/storage-limits.ts';
 export interface SessionRuntimeOptions {
   readonly reserve: DiskReserve;
   readonly background: BackgroundWork;
+  readonly conversations: Conversations;
   readonly sessionMutex: KeyedMutex;
   readonly observations: ObservationCache;
   readonly sidecars: SidecarConnections;
@@ -63,6 +65,7 @@ export class SessionRuntime {
     terminals.recover();
     await reconciler.start();
     background.add(interruptedWork.finish());
+    background.add(this.#services.conversations.start());
     drainedSessions.recover();
     idleTimer.start();
     limits.start();
@@ -84,7 +87,9 @@ export class SessionRuntime {
     const { hydration, turnSnapshots, scanCaches, maintenance, comparisons, snapshotService } =
       this.#services;
     const { sidecars, observations } = this.#services;
+    const { conversations } = this.#services;
     await hydration.suspendAll();
+    await conversations.close();
     await idleTimer.stop();
     await Promise.all([limits.close(), homeLimits.close()]);
     await execs.close();

@@ -5,6 +5,7 @@ import type { SessionEvent } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { GENESIS_HASH, storedTypes } from '../../protocol/events.ts';
 import type { EventEntry } from '../../protocol/events.ts';
+import { Emitter } from '../base/emitter.ts';
 import { JsonSchema, count, json, parseRow, time } from '../store/columns.ts';
 import type { Database } from '../store/database.ts';
 import { canonicalJson } from './canonical-json.ts';
@@ -54,6 +55,12 @@ export interface ReadOptions {
   readonly type?: string | undefined;
 }
 
+/** Events of one session, in order. */
+export interface Appended {
+  readonly sessionId: string;
+  readonly events: readonly SessionEvent[];
+}
+
 export type EventListener = (event: SessionEvent) => void;
 
 /**
@@ -61,6 +68,8 @@ export type EventListener = (event: SessionEvent) => void;
  * put a secret into an event.
  */
 export class EventLog {
+  /** Events were appended. Emitted in their transaction, for rows that are derived from them. */
+  readonly appended = new Emitter<Appended>();
   readonly #database: Database;
   readonly #onListenerError: (error: unknown) => void;
   readonly #heads = new Map<string, Head>();
@@ -107,6 +116,7 @@ export class EventLog {
         });
       }
       this.#heads.set(sessionId, { seq: head.seq, hash: head.hash });
+      this.appended.emit({ sessionId, events: written });
       this.#database.afterCommit(() => this.#emit(sessionId, written));
       return written;
     });

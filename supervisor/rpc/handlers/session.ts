@@ -25,7 +25,13 @@ const LISTED_OUTPUT_CHARACTERS = 256;
 
 type Groups = 'session' | 'content' | 'turn' | 'exec' | 'workspace';
 type SessionMethods = {
-  [M in keyof typeof METHODS as M extends `${Groups}/${string}` ? M : never]: (typeof METHODS)[M];
+  [
+    M in keyof typeof METHODS as M extends 'session/search'
+      ? never
+      : M extends `${Groups}/${string}`
+        ? M
+        : never
+  ]: (typeof METHODS)[M];
 };
 
 export interface SessionHandlersOptions {

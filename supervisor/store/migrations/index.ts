@@ -7,6 +7,7 @@ import { turnSnapshots } from './006-turn-snapshots.ts';
 import { contents } from './007-contents.ts';
 import { secrets } from './008-secrets.ts';
 import { agentHome } from './009-agent-home.ts';
+import { conversation } from './010-conversation.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -25,4 +26,5 @@ export const MIGRATIONS: readonly Migration[] = [
   contents,
   secrets,
   agentHome,
+  conversation,
 ];

@@ -18,6 +18,8 @@ const READING: readonly MethodName[] = [
   'session/events',
   'session/verify',
   'content/read',
+  'conversation/read',
+  'session/search',
   'turn/show',
   'turn/list',
   'turn/wait',
