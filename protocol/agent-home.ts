@@ -3,6 +3,8 @@ import { z } from 'zod';
 export const HOME_LIMITS = {
   /** Paths that a profile may name in `agent.state` and `agent.caches` together. */
   paths: 64,
+  /** Sign-in files of all presets together. */
+  signInFiles: 256,
   /** Bytes of a path, and names in it. */
   pathBytes: 512,
   names: 16,

@@ -182,6 +182,8 @@ export const EVENT_SCHEMAS = {
     removed: bytes,
     touched: bytes,
     bytes,
+    /** Hash of the tree of the agent's state that was restored too. */
+    stateRoot: z.string().optional(),
   }),
   /** Copying the files of the snapshot that the session starts with failed. The next use of the session retries. */
   'workspace.hydration-failed': z.object({ snapshotId: SnapshotIdSchema, code: z.string(), why: z.string() }),
@@ -193,6 +195,8 @@ export const EVENT_SCHEMAS = {
     label: z.string().nullable(),
     /** Hash of the tree. */
     root: z.string(),
+    /** Hash of the tree of the agent's state, if the snapshot has one. */
+    stateRoot: z.string().optional(),
     files: bytes,
     bytes,
     changedFiles: bytes,

@@ -64,6 +64,8 @@ export const SnapshotSchema = z.object({
   missing: count,
   /** The first of them. */
   missingPaths: z.array(z.string()),
+  /** Hash of the tree of the agent's state (`agent.state`); null: the snapshot has none. */
+  stateRoot: z.string().nullable().default(null),
 });
 export type Snapshot = z.infer<typeof SnapshotSchema>;
 
@@ -274,11 +276,12 @@ export const SNAPSHOT_METHODS = {
   /**
    * Restores the workspace, or `path`, from the snapshot. First creates a snapshot of the current files (`undo`). Fails
    * with `conflict` while a turn, exec or terminal runs, unless `cancel`, which ends them. `force` continues if the
-   * snapshot of the current files fails; `undo` is then null.
+   * snapshot of the current files fails; `undo` is then null. `withState`: restore the agent's state too (`stateRoot`).
    */
   'snapshot/restore': {
     params: session.extend({
       snapshot: SnapshotIdSchema,
+      withState: z.boolean().optional(),
       path: WorkspacePathSchema.optional(),
       cancel: z.boolean().optional(),
       force: z.boolean().optional(),
@@ -287,6 +290,7 @@ export const SNAPSHOT_METHODS = {
     result: RestoreCountsSchema.extend({
       snapshot: SnapshotIdSchema,
       undo: SnapshotIdSchema.nullable(),
+      stateRoot: z.string().nullable().default(null),
       ...incompleteness,
     }),
     repeat: 'opId',

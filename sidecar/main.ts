@@ -48,6 +48,7 @@ function listen(): void {
     .then(({ SnapshotThread }) => {
       const snapshots = new SnapshotThread(join(import.meta.dirname, 'snapshots.cjs'), {
         workspace: pathOf('WORKSPACE', '/workspace'),
+        home: pathOf('AGENT_HOME', '/home/agent'),
         control: pathOf('CONTROL', '/ctl'),
       });
       // Without an agent the first request may be a snapshot, so the thread starts while the other modules load.

@@ -32,6 +32,8 @@ export const IN_SANDBOX = {
    * not empty.
    */
   temporaryEntriesName: 'entries',
+  /** Directory in `control` with the same two for HOME. */
+  homeRecordsName: 'home',
   /** Directory in `control` with the output of durable processes and the notes about them. */
   processesName: 'processes',
 } as const;

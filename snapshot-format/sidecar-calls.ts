@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { HOME_LIMITS, HomePathSchema } from '../protocol/agent-home.ts';
 import { WorkspacePathSchema } from '../protocol/files.ts';
 import { MAX_MISSING_PATHS } from '../protocol/snapshots.ts';
 import { FRAME } from './frames.ts';
@@ -48,6 +49,15 @@ export const ScanResultSchema = z.object({
 });
 export type ScanResult = z.infer<typeof ScanResultSchema>;
 
+/** The part of HOME that a call is about instead of the workspace. */
+export const StateScopeSchema = z.object({
+  /** What is scanned and restored. */
+  paths: z.array(HomePathSchema).max(HOME_LIMITS.paths),
+  /** Files with which an agent signs in: never part of a tree. */
+  signIn: z.array(HomePathSchema).max(HOME_LIMITS.signInFiles),
+});
+export type StateScope = z.infer<typeof StateScopeSchema>;
+
 export const RestoreResultSchema = z.object({
   /** Names that did not exist, had other content or type, were not in the snapshot, or differed only in attributes. */
   created: count,
@@ -69,7 +79,8 @@ export const SNAPSHOT_CALLS = {
    * store. `budgetBytes`: stop with `complete: false` when more content than this has to be read. `isBaseSuspect`:
    * objects of the base were found damaged, so ask the store about all of them. `frozen`: nothing else runs in the
    * workspace, so a file that changes during the scan is an error and not `changedDuringScan`. `awaitsLeases`: wait
-   * until the kernel breaks leases that programs hold on files.
+   * until the kernel breaks leases that programs hold on files. `state`: scan the agent's state in HOME instead of the
+   * workspace; the tree then begins at HOME.
    */
   'snapshot/scan': {
     params: z.object({
@@ -78,6 +89,7 @@ export const SNAPSHOT_CALLS = {
       frozen: z.boolean(),
       isBaseSuspect: z.boolean().default(false),
       awaitsLeases: z.boolean().default(false),
+      state: StateScopeSchema.nullable().default(null),
     }),
     result: ScanResultSchema,
   },
@@ -93,6 +105,7 @@ export const SNAPSHOT_CALLS = {
       path: WorkspacePathSchema.nullable(),
       dryRun: z.boolean(),
       scannedRoot: RootHashSchema.nullable().default(null),
+      state: StateScopeSchema.nullable().default(null),
     }),
     result: RestoreResultSchema,
   },

@@ -17,6 +17,7 @@ export function registerSnapshotChanges(registry: Registry, group: Command): voi
 }
 
 interface RestoreOptions {
+  withState?: boolean;
   path?: string;
   cancel?: boolean;
   force?: boolean;
@@ -36,6 +37,7 @@ function registerRestore(registry: Registry, group: Command): void {
       ],
     })
     .option('--path <path>', 'only this file or folder')
+    .option('--with-state', 'also what the agent remembers (`agent.state` in HOME)')
     .option('--cancel', 'end running turns, execs and terminals instead of failing')
     .option('--force', 'continue even if the snapshot of the current files fails')
     .option('--preview', 'only show what would change');
@@ -52,6 +54,7 @@ function registerRestore(registry: Registry, group: Command): void {
       snapshot: parseSnapshotId(snapshot),
       opId: newOpId(),
       ...(path === undefined ? {} : { path: parseWorkspacePath(path) }),
+      ...(options.withState === true ? { withState: true } : {}),
       ...(cancel === true ? { cancel } : {}),
       ...(force === true ? { force } : {}),
     };
@@ -62,15 +65,22 @@ function registerRestore(registry: Registry, group: Command): void {
     }
     const { created, replaced, removed, touched, bytes, undo } = restored;
     await context.print(
-      `${path === undefined ? 'The workspace' : sanitizeLine(path)} was restored from ${context.style.bold(snapshot)}`,
+      `${restoredName(path, restored.stateRoot !== null)} was restored from ${context.style.bold(snapshot)}`,
       `${created} created, ${replaced} replaced, ${removed} deleted, ${touched} with changed attributes; ${formatSize(bytes)} written`,
     );
     const lacking = incompleteSnapshotNote(snapshot, restored, 'were left unchanged in the workspace');
     if (lacking !== null) await context.printNote(lacking);
     if (undo !== null)
-      await context.printHint(`Undo: holdfast snapshot restore ${quoteForShell(session)} ${undo}`);
+      await context.printHint(
+        `Undo: holdfast snapshot restore ${quoteForShell(session)} ${undo}${restored.stateRoot === null ? '' : ' --with-state'}`,
+      );
     return undefined;
   });
+}
+
+function restoredName(path: string | undefined, hasState: boolean): string {
+  if (path !== undefined) return sanitizeLine(path);
+  return hasState ? "The workspace, with the agent's memory," : 'The workspace';
 }
 
 function registerFork(registry: Registry, group: Command): void {

@@ -28,7 +28,7 @@ const O_PATH = 0o10000000;
 const MAX_PASSES = 100;
 
 /** Kept names of a directory (latin1 of their bytes): null if all of it is kept, else what is kept in it. */
-type Kept = ReadonlyMap<string, Kept | null>;
+export type Kept = ReadonlyMap<string, Kept | null>;
 type KeptNames = Map<string, KeptNames | null>;
 
 /**

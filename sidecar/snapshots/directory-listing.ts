@@ -11,6 +11,7 @@ import {
 } from './dirents.ts';
 import { FINGERPRINT_WORDS } from './fingerprint.ts';
 import type { SystemCalls } from './system-calls.ts';
+import type { TreeFilter } from './tree-filter.ts';
 
 const NO_DIRENTS = Buffer.alloc(0);
 
@@ -38,14 +39,16 @@ export interface DirectoryListing {
   readonly vanished: Buffer[];
 }
 
-/** Lists an open directory without our temporary entries. */
+/** Lists an open directory without our temporary entries and what the filter hides. */
 export function readListing(
   system: SystemCalls,
   temporaryEntries: TemporaryEntries,
   fd: number,
   directory: CachedDirectory,
+  filter: TreeFilter | null = null,
 ): DirectoryListing {
-  const { dirents, isInBuffer } = readNames(system, temporaryEntries, fd, directory.dirents);
+  const hides = filter?.hiddenIn(directory) ?? null;
+  const { dirents, isInBuffer } = readNames(system, temporaryEntries, fd, directory.dirents, hides);
   const areNamesCached = dirents === directory.dirents && directory.hasKnownTypes;
   return {
     directory,
@@ -100,6 +103,7 @@ function readNames(
   temporaryEntries: TemporaryEntries,
   fd: number,
   cached: Buffer,
+  hides: ((name: Buffer, inode: bigint) => boolean) | null,
 ): Pick<DirectoryListing, 'dirents' | 'isInBuffer'> {
   const buffer = system.direntBuffer;
   const first = system.readDirents(fd);
@@ -112,10 +116,18 @@ function readNames(
   const listed = parts.length === 1 ? (parts[0] ?? NO_DIRENTS) : Buffer.concat(parts);
   // Temporary entries of running operations are not part of the workspace. The cached names have none.
   const isTemporary = (name: Buffer): boolean => temporaryEntries.isTemporary(fd, name);
-  const dirents =
+  const ours =
     listed !== cached && mayContainTemporaryNames(listed) ? withoutDirents(listed, isTemporary) : listed;
+  const dirents = hides === null ? ours : withoutHidden(ours, hides);
   const isInBuffer = parts.length === 1 && dirents === listed;
   return { dirents: dirents !== cached && dirents.equals(cached) ? cached : dirents, isInBuffer };
+}
+
+function withoutHidden(dirents: Buffer, hides: (name: Buffer, inode: bigint) => boolean): Buffer {
+  return withoutDirents(
+    dirents,
+    (name, at) => !isDotEntry(dirents, at) && hides(name, dirents.readBigUInt64LE(at)),
+  );
 }
 
 function cachedNamesOf(directory: CachedDirectory): ReadonlyMap<string, CachedName> {

@@ -41,11 +41,11 @@ export function isDotEntry(dirents: Buffer, at: number): boolean {
 }
 
 /** Removes the records of some names. Returns the same buffer if there are none. */
-export function withoutDirents(dirents: Buffer, isOurs: (name: Buffer) => boolean): Buffer {
+export function withoutDirents(dirents: Buffer, isOurs: (name: Buffer, at: number) => boolean): Buffer {
   const retained: Buffer[] = [];
   let from = 0;
   for (let at = 0; at < dirents.length; at += direntLength(dirents, at)) {
-    if (!isOurs(direntName(dirents, at))) continue;
+    if (!isOurs(direntName(dirents, at), at)) continue;
     retained.push(dirents.subarray(from, at));
     from = at + direntLength(dirents, at);
   }

@@ -20,6 +20,7 @@ import { ConsistencyCheck } from './consistency-check.ts';
 import type { ObjectSink } from './upload-queue.ts';
 import { areSameEntries } from './compare-entries.ts';
 import type { SystemCalls } from './system-calls.ts';
+import type { TreeFilter } from './tree-filter.ts';
 import { type EntryLocation, pathOf, type Totals, Walk, type WalkVisitor, type WalkResult } from './walk.ts';
 
 const { S_IFMT, S_IFREG } = constants;
@@ -41,6 +42,8 @@ export interface ScanOptions {
   /** Descriptor of the workspace, which may be O_PATH. */
   readonly root: number;
   readonly baseline: CachedDirectory;
+  /** Without one everything is scanned. */
+  readonly filter?: TreeFilter | null;
   /** Number of names with several hard links at the last scan. Null if unknown. */
   readonly hardLinksBefore: number | null;
   /** Number of files at the last scan. Null if unknown. */
@@ -165,11 +168,11 @@ export class Scan implements WalkVisitor {
   }
 
   async #walk(): Promise<WalkResult> {
-    const { system, chmods, temporaryEntries, baseline, root } = this.#options;
+    const { system, chmods, temporaryEntries, baseline, root, filter = null } = this.#options;
     this.#hardLinkContents.clear();
     this.#missing = this.#missingCharacters = 0;
     this.#missingPaths = [];
-    const walker = new Walk({ system, chmods, temporaryEntries, visitor: this, top: baseline });
+    const walker = new Walk({ system, chmods, temporaryEntries, visitor: this, top: baseline, filter });
     const walk = await walker.run(root);
     if (walker.wasRenamed) this.#wasRenamed = true;
     return walk;
@@ -193,8 +196,11 @@ export class Scan implements WalkVisitor {
   }
 
   directoryChanged(directory: CachedDirectory, fd: number, fingerprint: Uint32Array): void {
-    this.#consistency.noteCtime(fingerprint);
-    directory.entry = this.#reader.readDirectory(directory, fd, fingerprint);
+    // Names that come and go beside the scanned ones change it too.
+    const isOnTheWay = this.#options.filter?.isOnlyOnTheWay(directory) === true;
+    if (!isOnTheWay) this.#consistency.noteCtime(fingerprint);
+    const entry = this.#reader.readDirectory(directory, fd, fingerprint);
+    directory.entry = isOnTheWay ? { ...entry, ...ON_THE_WAY } : entry;
     directory.hasEntryChanged = true;
   }
 
@@ -347,6 +353,8 @@ export class Scan implements WalkVisitor {
 }
 
 const NOTHING: Buffer = Buffer.alloc(0);
+/** Attributes of a directory that is only on the way to what is scanned: always the same. */
+const ON_THE_WAY = { mode: 0o700, mtimeNs: 0n, xattrs: [] } as const;
 
 /** Opening a file without blocking fails like this while another program holds a lease on it. */
 function isLeased(error: unknown): boolean {

@@ -6,6 +6,8 @@ import type { FrameHeader } from './store.ts';
 /** Data given to the thread at its start. */
 export interface ThreadOptions {
   readonly workspace: string;
+  /** The agent's HOME. */
+  readonly home: string;
   /** The sidecar's own directory, which the agent cannot reach. */
   readonly control: string;
 }

@@ -1,11 +1,15 @@
 // Runs scans and restores in a thread of their own, so that other calls do not wait.
 import { constants, openSync } from 'node:fs';
+import { join } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { errorFromWire } from '../../protocol/error-data.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Hash } from '../../snapshot-format/objects.ts';
+import type { StateScope } from '../../snapshot-format/sidecar-calls.ts';
 import { Directory } from '../files/directory.ts';
 import { O_PATH } from '../files/resolver.ts';
+import { IN_SANDBOX } from '../wire.ts';
+import { inHome, StateFilter } from '../home/state-filter.ts';
 import { PUT_BYTES } from './upload-buffers.ts';
 import type { RemoteStore, TaskRuntime } from './store.ts';
 import { loadSystemCalls } from './system-calls.ts';
@@ -27,7 +31,7 @@ const ROOT_FLAGS = O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
 const port = parentPort;
 if (port === null) throw new Error('this is a thread of the sidecar');
-const { workspace, control } = workerData as ThreadOptions;
+const { workspace, home, control } = workerData as ThreadOptions;
 
 const waiting = new Map<number, PromiseWithResolvers<StoreAnswer>>();
 let calls = 0;
@@ -143,6 +147,12 @@ async function perform(task: Task, cancelled: Int32Array): Promise<void> {
 }
 
 async function resultOf(task: Task, work: TaskRuntime): Promise<TaskResult<TaskKind>> {
+  if (task.kind !== 'save-scan-cache' && task.params.state !== null) {
+    const state = await openState(task.params.state);
+    return await inHome<TaskResult<TaskKind>>(() =>
+      task.kind === 'scan' ? state.scan(task.params, work) : state.restore(task.params, work),
+    );
+  }
   snapshots ??= open();
   const here = await snapshots;
   switch (task.kind) {
@@ -160,4 +170,27 @@ async function open(): Promise<WorkspaceSnapshots> {
   if (system === null) throw snapshotsUnsupported();
   const root = Directory.fromFd(openSync(workspace, ROOT_FLAGS));
   return await WorkspaceSnapshots.open({ system, root, control });
+}
+
+/** The scans of HOME, and the scope that they are for. */
+let state: { readonly scope: string; readonly snapshots: WorkspaceSnapshots } | undefined;
+
+/** Another scope has nothing in common with the cached state. */
+async function openState(scope: StateScope): Promise<WorkspaceSnapshots> {
+  const key = JSON.stringify(scope);
+  if (state?.scope === key) return state.snapshots;
+  state?.snapshots[Symbol.dispose]();
+  state = undefined;
+  const system = await native;
+  if (system === null) throw snapshotsUnsupported();
+  const root = Directory.fromFd(openSync(home, ROOT_FLAGS));
+  const filter = new StateFilter(scope);
+  const opened = await WorkspaceSnapshots.open({
+    system,
+    root,
+    control: join(control, IN_SANDBOX.homeRecordsName),
+    filter,
+  });
+  state = { scope: key, snapshots: opened };
+  return opened;
 }

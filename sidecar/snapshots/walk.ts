@@ -24,6 +24,7 @@ import {
 } from './fingerprint.ts';
 import { STAT, type SystemCalls } from './system-calls.ts';
 import type { TemporaryChmods } from './temporary-chmods.ts';
+import type { TreeFilter } from './tree-filter.ts';
 
 const { S_IFDIR, S_IFMT, S_IFREG } = constants;
 /** Names between two checks for cancellation. */
@@ -88,6 +89,7 @@ export class Walk {
   readonly #temporaryEntries: TemporaryEntries;
   readonly #visitor: WalkVisitor;
   readonly #top: CachedDirectory;
+  readonly #filter: TreeFilter | null;
   readonly #visited = new Set<CachedDirectory>();
   readonly #hardLinks = new Map<bigint, EntryLocation[]>();
   readonly #totals: Totals = { files: 0, directories: -1, bytes: 0 };
@@ -101,16 +103,19 @@ export class Walk {
     temporaryEntries: TemporaryEntries;
     visitor: WalkVisitor;
     top: CachedDirectory;
+    filter?: TreeFilter | null;
   }) {
     this.#system = options.system;
     this.#chmods = options.chmods;
     this.#temporaryEntries = options.temporaryEntries;
     this.#visitor = options.visitor;
     this.#top = options.top;
+    this.#filter = options.filter ?? null;
   }
 
   /** The caller owns `root`. Errors: `file_not_regular` for a device, and converted system errors. */
   async run(root: number): Promise<WalkResult> {
+    this.#filter?.prepare(root);
     const stack = new DirectoryStack({ system: this.#system, chmods: this.#chmods });
     try {
       const top = stack.enter(root, this.#top);
@@ -144,7 +149,7 @@ export class Walk {
     const { directory, fd } = level;
     this.#visited.add(directory);
     this.#totals.directories += 1;
-    const listing = readListing(this.#system, this.#temporaryEntries, fd, directory);
+    const listing = readListing(this.#system, this.#temporaryEntries, fd, directory, this.#filter);
     // Read after the listing: if its ctime is old enough, so is the listing.
     this.#compareDirectory(level);
     const shouldContinue = await this.#compareNames(listing);

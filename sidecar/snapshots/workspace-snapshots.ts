@@ -27,6 +27,7 @@ import { cacheOriginOf, readCache, writeCache } from './scan-cache.ts';
 import type { RemoteStore, TaskRuntime } from './store.ts';
 import type { SystemCalls } from './system-calls.ts';
 import type { TaskParams } from './thread-messages.ts';
+import type { TreeFilter } from './tree-filter.ts';
 import type { Totals, WalkResult } from './walk.ts';
 
 const NO_ROOT = '0'.repeat(64);
@@ -41,10 +42,12 @@ export interface WorkspaceSnapshotsOptions {
   readonly root: Directory;
   /** The sidecar's own directory, which the agent cannot reach. */
   readonly control: string;
+  /** Scans only a part, and keeps no cache for the next sidecar. */
+  readonly filter?: TreeFilter;
 }
 
 /**
- * Scans and restores the workspace, and caches its state between calls. One call at a time. An object counts as stored
+ * Scans and restores the workspace, or the agent's state in HOME, and caches its state between calls. One call at a time. An object counts as stored
  * only if the base of the scan has it or if the store says so, never because it was uploaded before.
  */
 export class WorkspaceSnapshots implements Disposable {
@@ -66,12 +69,15 @@ export class WorkspaceSnapshots implements Disposable {
   /** Hashes (latin1) of objects made since then. */
   readonly #unconfirmed = new Set<string>();
   /** The cache of an earlier sidecar was read, or is not needed. */
-  #hasReadCache = false;
+  #hasReadCache: boolean;
+  readonly #filter: TreeFilter | null;
   readonly #buffers = new UploadBuffers();
   /** What the next sidecar would have to read again. */
   readonly #uncached = { files: 0, bytes: 0 };
 
-  private constructor({ system, root, control }: WorkspaceSnapshotsOptions) {
+  private constructor({ system, root, control, filter }: WorkspaceSnapshotsOptions) {
+    this.#filter = filter ?? null;
+    this.#hasReadCache = filter !== undefined;
     this.#system = system;
     this.#root = root;
     this.#temporaryEntries = new TemporaryEntries(control);
@@ -106,7 +112,7 @@ export class WorkspaceSnapshots implements Disposable {
   }
 
   async scan(
-    { base, budgetBytes, frozen, isBaseSuspect, awaitsLeases }: TaskParams<'scan'>,
+    { base, budgetBytes, frozen, isBaseSuspect, awaitsLeases }: Omit<TaskParams<'scan'>, 'state'>,
     work: TaskRuntime,
   ): Promise<ScanResult> {
     const began = performance.now();
@@ -155,7 +161,7 @@ export class WorkspaceSnapshots implements Disposable {
    * changed has `untouched` in its details.
    */
   async restore(
-    { root, path, dryRun, scannedRoot }: TaskParams<'restore'>,
+    { root, path, dryRun, scannedRoot }: Omit<TaskParams<'restore'>, 'state'>,
     work: TaskRuntime,
   ): Promise<RestoreResult> {
     const objects = new RemoteObjects(work.store);
@@ -173,7 +179,7 @@ export class WorkspaceSnapshots implements Disposable {
   }
 
   async #restore(
-    { root, path, dryRun, scannedRoot }: TaskParams<'restore'>,
+    { root, path, dryRun, scannedRoot }: Omit<TaskParams<'restore'>, 'state'>,
     objects: RemoteObjects,
     work: TaskRuntime,
     run: { isBegun: () => boolean },
@@ -316,6 +322,7 @@ export class WorkspaceSnapshots implements Disposable {
       temporaryEntries: this.#temporaryEntries,
       root: this.#root.fd,
       baseline: this.#top,
+      filter: this.#filter,
       hardLinksBefore: this.#hardLinkCount,
       filesBefore: this.#fileCount,
       ...options,

@@ -1,3 +1,5 @@
+import type { StateScope } from '../../snapshot-format/sidecar-calls.ts';
+import { SIGN_IN_FILES } from '../../protocol/presets/index.ts';
 import { PROFILE_DEFAULTS } from '../../protocol/profile.ts';
 import { BufferPool } from '../../protocol/wire/buffer-pool.ts';
 import { BackgroundWork } from '../base/background-work.ts';
@@ -241,12 +243,13 @@ function createSandboxes(below: Storage & Network, log: Log) {
     activeSessions: () => activeWork.sessionIds(),
     log: log.child('limits'),
   });
+  const homeLimitOf = (sessionId: string): number => {
+    const row = records.peek(sessionId);
+    const config = row === null ? null : profiles.get(row.profile)?.config;
+    return config?.limits?.home ?? PROFILE_DEFAULTS.limits.home;
+  };
   const homeLimits = new StorageLimits({
-    limitOf: (sessionId) => {
-      const row = records.peek(sessionId);
-      const config = row === null ? null : profiles.get(row.profile)?.config;
-      return config?.limits?.home ?? PROFILE_DEFAULTS.limits.home;
-    },
+    limitOf: homeLimitOf,
     lastMeasured: () => null,
     measure: (sessionId, isAwaited) => lifecycle.measureHome(sessionId, isAwaited),
     largestFolders: () => Promise.resolve([]),
@@ -275,7 +278,15 @@ function createSandboxes(below: Storage & Network, log: Log) {
     beforeSidecarEnds,
     lifecycle,
     access,
-    limitOf,
+    /** For everything that a snapshot may hold. */
+    limitOf: (sessionId: string): number | null => {
+      const limit = limitOf(sessionId);
+      return limit === null ? null : limit + homeLimitOf(sessionId);
+    },
+    stateOf: (row: SessionRow): StateScope | null => {
+      const paths = profiles.get(row.profile)?.config.agent.state ?? [];
+      return paths.length === 0 ? null : { paths: [...paths], signIn: [...SIGN_IN_FILES] };
+    },
     limits,
     homeLimits,
     idleTimer,

@@ -111,10 +111,10 @@ export class Removal {
     );
   }
 
-  /** Empties the workspace; `undo` is the snapshot before. Callers hold the scan lock and the session's mutex. */
+  /** Empties the workspace and HOME; `undo` is the snapshot before. Callers hold the scan lock and the session's mutex. */
   async resetLocked(sessionId: string, undo: string | null, opId?: string): Promise<void> {
     this.#pendingCleans();
-    const begun = this.#begin({ opId, kind: CLEAN, sessionId, data: { undo } });
+    const begun = this.#begin({ opId, kind: CLEAN, sessionId, data: { undo, home: 'clear' } });
     if ('replay' in begun) return;
     await this.#run(begun.operation, () => this.#cleanLocked(begun.operation, sessionId));
   }
@@ -292,6 +292,7 @@ export class Removal {
     await failpoint('clean.after-intent');
     const client = await lifecycle.ensureSidecarLocked(records.get(sessionId));
     const removed = await client.clearWorkspace();
+    if (operation.data['home'] === 'clear') await client.clearHome();
     await failpoint('clean.after-clear');
     const result = { removedFiles: removed.files, removedBytes: removed.bytes };
     const { undo = null } = operation.data;

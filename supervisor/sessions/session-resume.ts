@@ -53,7 +53,7 @@ export class SessionResume {
         });
       default: {
         const snapshot = snapshots.find(from.slice('snapshot:'.length), session.id);
-        return (await restores.restore(session, { ...request, snapshot, path: null })).undo;
+        return (await restores.restore(session, { ...request, snapshot, path: null, withState: false })).undo;
       }
     }
   }

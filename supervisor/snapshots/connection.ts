@@ -1,7 +1,12 @@
 import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type Hash, SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
-import { type RestoreResult, type ScanResult, STORE_CALLS } from '../../snapshot-format/sidecar-calls.ts';
+import {
+  type RestoreResult,
+  type ScanResult,
+  type StateScope,
+  STORE_CALLS,
+} from '../../snapshot-format/sidecar-calls.ts';
 import { BufferPool } from '../../protocol/wire/buffer-pool.ts';
 import { Peer } from '../../protocol/wire/peer.ts';
 import { EMPTY_MAP, type Progress, withBytes } from '../../protocol/wire/shapes.ts';
@@ -96,7 +101,7 @@ export class SnapshotConnection {
     return connection;
   }
 
-  /** Scans the workspace. Objects that the store lacks are sent to `incoming`. */
+  /** Scans the workspace, or the agent's state. Objects that the store lacks are sent to `incoming`. */
   async scan(
     params: {
       readonly base: string | null;
@@ -104,6 +109,7 @@ export class SnapshotConnection {
       readonly frozen: boolean;
       readonly isBaseSuspect: boolean;
       readonly awaitsLeases: boolean;
+      readonly state: StateScope | null;
     },
     store: LineageStore,
     incoming: IncomingPacks,
@@ -121,6 +127,7 @@ export class SnapshotConnection {
       readonly path: string | null;
       readonly dryRun: boolean;
       readonly scannedRoot: string | null;
+      readonly state: StateScope | null;
     },
     store: LineageStore,
     options: SnapshotCallOptions = {},

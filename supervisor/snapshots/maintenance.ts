@@ -27,6 +27,7 @@ const HOUR_MS = 3_600_000;
 /** The first run comes early, for supervisors that live less than an hour. */
 const FIRST_RUN_MS = 120_000;
 const MIN_COUNT_INTERVAL_MS = 10_000;
+const MAX_REPORTED_DAMAGES = 1000;
 
 export interface SnapshotMaintenanceOptions {
   readonly snapshots: Snapshots;
@@ -123,13 +124,15 @@ export class SnapshotMaintenance {
   }
 
   /** Reads and checks every object of a snapshot from disk. Packs with damage are marked suspect. */
-  async verify({ lineage, root }: SnapshotRow, signal?: AbortSignal): Promise<VerifyResult> {
-    return await this.#options.stores.use(lineage, async (used) => {
+  async verify(row: SnapshotRow, signal?: AbortSignal): Promise<VerifyResult> {
+    return await this.#options.stores.use(row.lineage, async (used) => {
       const store = await LineageStore.open(used.directory);
       try {
-        const verified = await verifyTree(store, parseHash(root), signal);
-        await used.markSuspect(verified.damages.flatMap(({ pack }) => pack ?? []));
-        return verified;
+        const verified: VerifyResult[] = [];
+        for (const root of rootsOf([row])) verified.push(await verifyTree(store, root, signal));
+        const both = addUp(verified);
+        await used.markSuspect(both.damages.flatMap(({ pack }) => pack ?? []));
+        return both;
       } finally {
         await store.close();
       }
@@ -230,10 +233,12 @@ export class SnapshotMaintenance {
       .pending()
       .filter(({ sessionId }) => sessionId !== null && sessions.get(sessionId)?.lineage === lineage)
       .flatMap(({ data }) => {
-        const root = RootHashSchema.safeParse(data['root']);
-        return root.success ? [root.data] : [];
+        return [data['root'], data['stateRoot']].flatMap((value) => {
+          const root = RootHashSchema.safeParse(value);
+          return root.success ? [root.data] : [];
+        });
       });
-    const hashes = new Set([...snapshots.listByLineage(lineage).map(({ root }) => root), ...intended]);
+    const hashes = new Set([...snapshots.listByLineage(lineage).flatMap(rootsOfOne), ...intended]);
     return [...[...hashes].map(parseHash), ...leasedRoots.listByLineage(lineage)];
   }
 
@@ -245,10 +250,28 @@ export class SnapshotMaintenance {
   }
 }
 
+/** Objects that both trees need count twice. */
+function addUp(results: readonly VerifyResult[]): VerifyResult {
+  const sum = (of: (one: VerifyResult) => number): number =>
+    results.reduce((total, one) => total + of(one), 0);
+  return {
+    ok: results.every(({ ok }) => ok),
+    objects: sum(({ objects }) => objects),
+    bytes: sum(({ bytes }) => bytes),
+    damaged: sum(({ damaged }) => damaged),
+    damages: results.flatMap(({ damages }) => damages).slice(0, MAX_REPORTED_DAMAGES),
+  };
+}
+
 function idsOf(rows: readonly SnapshotRow[]): string {
   return rows.map(({ id }) => id).join();
 }
 
 function rootsOf(rows: readonly SnapshotRow[]): Hash[] {
-  return rows.map(({ root }) => parseHash(root));
+  return rows.flatMap(rootsOfOne).map(parseHash);
+}
+
+/** The workspace's tree, and that of the agent's state. */
+function rootsOfOne({ root, stateRoot }: SnapshotRow): string[] {
+  return stateRoot === null ? [root] : [root, stateRoot];
 }

@@ -11,6 +11,8 @@ export const RESTORE = 'snapshot.restore';
 const DataSchema = z.object({
   snapshot: z.string(),
   root: z.string(),
+  /** The tree of the agent's state that is restored too; null: the state stays as it is. */
+  stateRoot: z.string().nullable().default(null),
   /** Null: the whole workspace. */
   path: z.string().nullable(),
   /** The snapshot of the workspace before the restore. */
@@ -80,8 +82,8 @@ export class RestoreIntents {
   }
 
   /** Part of the transaction that creates a session from a snapshot: the files come before its first use. */
-  recordHydration(sessionId: string, { id, root }: SnapshotRow): void {
-    this.begin(sessionId, { snapshot: id, root, path: null, undo: null, fill: true }, undefined);
+  recordHydration(sessionId: string, { id, root, stateRoot }: SnapshotRow): void {
+    this.begin(sessionId, { snapshot: id, root, stateRoot, path: null, undo: null, fill: true }, undefined);
   }
 
   /** Not to be finished: the workspace is deleted, or gets other files. Part of the caller's transaction. */

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { type ErrorCode, HoldfastError } from '../../protocol/errors.ts';
 import { type RestoreCounts, RestoreCountsSchema, type SnapshotReason } from '../../protocol/snapshots.ts';
-import type { RestoreResult } from '../../snapshot-format/sidecar-calls.ts';
+import type { RestoreResult, StateScope } from '../../snapshot-format/sidecar-calls.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { KeyedMutex } from '../base/keyed-mutex.ts';
@@ -28,7 +28,11 @@ const RETRY_DELAY_MS = 200;
 /** Codes of errors that say the restore was stopped here: they are no failure. */
 const STOPPED: ReadonlySet<ErrorCode> = new Set(['shutting_down', 'not_found']);
 
-const AnswerSchema = RestoreCountsSchema.extend({ snapshot: z.string(), undo: z.string().nullable() });
+const AnswerSchema = RestoreCountsSchema.extend({
+  snapshot: z.string(),
+  undo: z.string().nullable(),
+  stateRoot: z.string().nullable().default(null),
+});
 export type RestoreAnswer = z.infer<typeof AnswerSchema>;
 
 export interface RestoresOptions {
@@ -52,6 +56,8 @@ export interface RestoresOptions {
   readonly drain: (sessionId: string, why: string) => Promise<void>;
   /** Finishes the cleans that an earlier supervisor began. The caller holds the session's mutex. */
   readonly finishCleans: (sessionId: string) => Promise<void>;
+  /** What of the agent's HOME belongs to snapshots; null: nothing. */
+  readonly stateOf: (row: SessionRow) => StateScope | null;
   /** Called when the size of the workspace has changed. */
   readonly onResized: (sessionId: string) => void;
 }
@@ -68,6 +74,8 @@ export interface ChangeRequest extends SnapshotCallOptions {
 export interface RestoreRequest extends ChangeRequest {
   readonly snapshot: SnapshotRow;
   readonly path: string | null;
+  /** Restore the agent's state too. */
+  readonly withState: boolean;
   readonly opId?: string | undefined;
 }
 
@@ -88,12 +96,14 @@ export class Restores {
    * snapshot and of the sidecar.
    */
   async restore(session: SessionRow, request: RestoreRequest): Promise<RestoreAnswer> {
-    const { snapshot, path, opId } = request;
+    const { snapshot, path, withState, opId } = request;
     const earlier = this.#options.operations.findResult(opId, RESTORE);
     if (earlier !== null) return AnswerSchema.parse(earlier.result);
+    if (withState) requireState(snapshot, path, this.#options.stateOf(session));
     return await this.changeWorkspace(session, 'before-restore', 'restored', request, async (row, undo) => {
       const { id, root } = snapshot;
-      const data: RestoreData = { snapshot: id, root, path, undo: undo?.id ?? null, fill: false };
+      const stateRoot = withState ? snapshot.stateRoot : null;
+      const data: RestoreData = { snapshot: id, root, stateRoot, path, undo: undo?.id ?? null, fill: false };
       const { intents } = this.#options;
       const hydratedFrom = intents.pendingHydration(row.id);
       const operation = intents.begin(row.id, data, opId);
@@ -235,15 +245,24 @@ export class Restores {
     scannedRoot: string | null,
   ): Promise<RestoreAnswer> {
     const { database, operations, intents, events, onResized } = this.#options;
-    const { snapshot, path, undo } = data;
+    const { snapshot, path, undo, stateRoot } = data;
     const restored = await this.#runRestore(row, data, options, scannedRoot);
     await failpoint('restore.after-files');
     const { created, replaced, removed, touched, bytes } = restored;
     const counts: RestoreCounts = { created, replaced, removed, touched, bytes };
-    const answer: RestoreAnswer = { ...counts, snapshot, undo };
+    const answer: RestoreAnswer = { ...counts, snapshot, undo, stateRoot };
     database.transaction(() => {
       events.append(row.id, [
-        { type: 'workspace.restored', data: { snapshotId: snapshot, path, undo, ...counts } },
+        {
+          type: 'workspace.restored',
+          data: {
+            snapshotId: snapshot,
+            path,
+            undo,
+            ...counts,
+            ...(stateRoot === null ? {} : { stateRoot }),
+          },
+        },
       ]);
       operations.finish(operation, answer);
     });
@@ -255,19 +274,26 @@ export class Restores {
 
   async #runRestore(
     row: SessionRow,
-    { root, path }: RestoreData,
+    { root, stateRoot, path }: RestoreData,
     options: SnapshotCallOptions,
     scannedRoot: string | null,
   ): Promise<RestoreResult> {
-    const { stores, snapshotCreation, lifecycle } = this.#options;
+    const { stores, snapshotCreation, lifecycle, stateOf } = this.#options;
+    const scope = stateOf(row);
     return await stores.use(row.lineage, async (store) => {
       for (let attempt = 1; ; attempt += 1) {
         try {
           if (attempt > 1) await lifecycle.ensureSidecarLocked(row);
-          const params = { root, path, dryRun: false, scannedRoot };
-          return await snapshotCreation.withConnection(row.id, (connection) =>
-            connection.restore(params, store, options),
-          );
+          const params = { root, path, dryRun: false, scannedRoot, state: null };
+          return await snapshotCreation.withConnection(row.id, async (connection) => {
+            const restored = await connection.restore(params, store, options);
+            // A profile that names no state any more has no place for it.
+            if (stateRoot !== null && scope !== null) {
+              const state = { root: stateRoot, path: null, dryRun: false, scannedRoot: null, state: scope };
+              await connection.restore(state, store, options);
+            }
+            return restored;
+          });
         } catch (error) {
           if (attempt === MAX_ATTEMPTS || !isSidecarLost(error))
             throw attempt === 1 ? error : afterEarlierAttempts(error);
@@ -335,6 +361,29 @@ function afterEarlierAttempts(error: unknown): HoldfastError {
 function incomplete({ id, missing, missingPaths }: SnapshotRow): HoldfastError {
   return new HoldfastError('file_unavailable', `Snapshot ${id} is incomplete`, {
     why: `${missing} files could not be read, such as ${missingPaths[0] ?? ''}`,
+  });
+}
+
+/** Errors: `invalid_params` for a part of the workspace, `not_found` if there is no state to restore. */
+function requireState({ id, stateRoot }: SnapshotRow, path: string | null, scope: StateScope | null): void {
+  const refused = 'Nothing was restored';
+  if (path !== null) {
+    throw new HoldfastError('invalid_params', refused, {
+      why: "the agent's state belongs to the whole workspace, not to a path",
+      next: 'omit the path, or restore without the state',
+    });
+  }
+  if (scope === null) {
+    throw new HoldfastError('invalid_state', refused, {
+      why: "the profile names no state of the agent's",
+      next: 'name it in `agent.state` and deploy, or restore without the state',
+    });
+  }
+  if (stateRoot !== null) return;
+  throw new HoldfastError('not_found', refused, {
+    why: `snapshot ${id} has no state of the agent's`,
+    next: 'restore without the state, or choose another snapshot',
+    details: { snapshot: id },
   });
 }
 

@@ -1,7 +1,7 @@
 import { statfs } from 'node:fs/promises';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { SnapshotReason } from '../../protocol/snapshots.ts';
-import type { ScanResult } from '../../snapshot-format/sidecar-calls.ts';
+import { MAX_MISSING_PATHS, type SnapshotReason } from '../../protocol/snapshots.ts';
+import type { ScanResult, StateScope } from '../../snapshot-format/sidecar-calls.ts';
 import type { Progress } from '../../protocol/wire/shapes.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { EventLog } from '../history/event-log.ts';
@@ -17,6 +17,7 @@ import { type SidecarAccess, withRunningSidecar } from '../workspace/sidecar-acc
 import type { SnapshotConnection } from './connection.ts';
 import type { Freezing } from '../sandboxes/freezing.ts';
 import { SnapshotConnectionPool } from './connection-pool.ts';
+import { type Bases, type ScannedTrees, SessionTrees } from './session-trees.ts';
 import { IncomingPacks, MIN_FREE_MIB } from './store/incoming-packs.ts';
 import type { LineageStore } from './store/lineage-store.ts';
 import type { LineageStores } from './store/lineage-stores.ts';
@@ -46,6 +47,8 @@ export interface SnapshotCreationOptions {
   readonly onScan: (row: SessionRow, scan: ScanResult) => void;
   /** The workspace limit of the session in bytes; null when it has none. */
   readonly limitOf: (sessionId: string) => number | null;
+  /** What of the agent's HOME belongs to its snapshots; null: nothing. */
+  readonly stateOf: (row: SessionRow) => StateScope | null;
   /** ms since 1970. */
   readonly now: () => number;
 }
@@ -71,8 +74,7 @@ export interface CreatedSnapshot {
   readonly created: boolean;
 }
 
-interface ScanAttempt {
-  readonly scan: ScanResult;
+interface ScanAttempt extends ScannedTrees {
   readonly frozenMs: number;
 }
 
@@ -190,11 +192,12 @@ export class SnapshotCreation {
     return await this.#options.stores.use(row.lineage, (store) =>
       this.#receive(row, store, async (connection, incoming) => {
         const params = {
-          base: this.#base(row),
+          base: this.#bases(row).workspace,
           budgetBytes: null,
           frozen: false,
           isBaseSuspect: false,
           awaitsLeases: false,
+          state: null,
         };
         const scan = await connection.scan(params, store, incoming, options);
         await incoming.publish(scan.root);
@@ -219,14 +222,16 @@ export class SnapshotCreation {
       this.#receive(row, store, async (connection, incoming) => {
         const attempt = await this.#scanConsistently(row, connection, store, incoming, request, isLocked);
         await failpoint('snapshot.after-scan');
-        const { scan } = attempt;
+        const { scan, state } = attempt;
         this.#options.onScan(row, scan);
-        if (request.skipIfEmpty === true && scan.files === 0 && scan.directories === 0) return null;
+        if (request.skipIfEmpty === true && [scan, state].every(isEmpty)) return null;
         const newest = snapshots.newest(row.id);
-        if (newest?.root === scan.root && this.#isReusable(newest, request)) {
+        const isSame = newest?.root === scan.root && newest.stateRoot === (state?.root ?? null);
+        if (isSame && this.#isReusable(newest, request)) {
           return this.#record(request, () => ({ row: this.#reuse(newest, request), created: false }));
         }
         await incoming.publish(scan.root);
+        if (state !== null) await incoming.publish(state.root);
         await failpoint('snapshot.after-publish');
         const created = this.#record(request, () => ({
           row: this.#insert(row, request, attempt, incoming.publishedBytes, newest),
@@ -262,57 +267,49 @@ export class SnapshotCreation {
     options: Options,
     isLocked: boolean,
   ): Promise<ScanAttempt> {
-    const { freezing, sessionMutex } = this.#options;
-    let base = this.#base(row);
+    const { freezing, sessionMutex, stateOf } = this.#options;
+    const trees = new SessionTrees({
+      connection,
+      store,
+      incoming,
+      options,
+      bases: this.#bases(row),
+      scope: stateOf(row),
+    });
     const { damageFingerprint } = store;
     let isBaseSuspect = damageFingerprint !== null && this.#repairRequested.get(row.id) !== damageFingerprint;
-    const scan = async (
-      frozen: boolean,
-      budgetBytes: number | null,
-      awaitsLeases = false,
-    ): Promise<ScanResult> => {
-      const params = { base, budgetBytes, frozen, isBaseSuspect, awaitsLeases };
-      return await connection.scan(params, store, incoming, options);
-    };
-    let first: ScanResult;
-    try {
-      first = await scan(false, null);
-    } catch (error) {
-      // The base tree cannot be read. A full scan makes at least this snapshot readable.
-      const isDamaged = error instanceof HoldfastError && error.code === 'snapshot_damaged';
-      if (!isDamaged || base === null) throw error;
-      base = null;
-      first = await scan(false, null);
-    }
-    let attempt: ScanAttempt = { scan: first, frozenMs: 0 };
+    const scan = (frozen: boolean, budgetBytes: number | null, awaitsLeases = false): Promise<ScannedTrees> =>
+      trees.scan({ budgetBytes, frozen, isBaseSuspect, awaitsLeases });
+    const first = await scan(false, null);
+    let attempt: ScanAttempt = { ...first, frozenMs: 0 };
     // Objects that replace damaged ones are published even when the tree is unchanged.
-    if (isBaseSuspect && damageFingerprint !== null && first.complete) {
-      await incoming.publish(first.root);
+    if (isBaseSuspect && damageFingerprint !== null && first.scan.complete) {
+      await trees.publish(first);
       this.#repairRequested.set(row.id, damageFingerprint);
       isBaseSuspect = false;
     }
     // The kernel breaks a lease some time after the file was first opened. A running agent can take a new lease at
     // once; a frozen one cannot.
-    let hasAwaitedLeases = first.missing === 0;
-    const isConsistent = ({ scan }: ScanAttempt): boolean =>
-      !scan.changedDuringScan && scan.complete && (scan.missing === 0 || hasAwaitedLeases);
+    let hasAwaitedLeases = missingOf(first) === 0;
+    const isConsistent = (one: ScanAttempt): boolean =>
+      !one.scan.changedDuringScan &&
+      isComplete(one) &&
+      one.isStateStable &&
+      (missingOf(one) === 0 || hasAwaitedLeases);
     if (!hasAwaitedLeases) attempt = addScan(attempt, await scan(false, null, true), 0);
     for (const budget of FROZEN_BYTES) {
       if (isConsistent(attempt)) return attempt;
-      // The next scan uses this tree as its base, so stored content is not read again during the freeze.
-      if (attempt.scan.complete) {
-        await incoming.publish(attempt.scan.root);
-        base = attempt.scan.root;
-      }
-      const scanFrozen = (): Promise<{ result: ScanResult; frozenMs: number }> =>
+      // The next scan uses these trees as its bases, so stored content is not read again during the freeze.
+      await trees.publish(attempt);
+      const awaitsLeases = missingOf(attempt) > 0 && !hasAwaitedLeases;
+      const scanFrozen = (): Promise<{ result: ScannedTrees; frozenMs: number }> =>
         freezing.runFrozen(row.id, (isFrozen) =>
           scan(isFrozen, isFrozen ? budget : null, isFrozen && awaitsLeases),
         );
-      const awaitsLeases = attempt.scan.missing > 0 && !hasAwaitedLeases;
       const { result, frozenMs } = isLocked ? await scanFrozen() : await sessionMutex.run(row.id, scanFrozen);
       attempt = addScan(attempt, result, frozenMs);
       if (awaitsLeases) hasAwaitedLeases = true;
-      if (!attempt.scan.complete) attempt = addScan(attempt, await scan(false, null), 0);
+      if (!isComplete(attempt)) attempt = addScan(attempt, await scan(false, null), 0);
     }
     if (isConsistent(attempt)) return attempt;
     throw new HoldfastError('conflict', `No snapshot of ${row.name} was created`, {
@@ -321,11 +318,10 @@ export class SnapshotCreation {
     });
   }
 
-  #base(row: SessionRow): string | null {
+  #bases(row: SessionRow): Bases {
     const { snapshots } = this.#options;
-    const newest = snapshots.newest(row.id);
-    if (newest !== null) return newest.root;
-    return row.origin === null ? null : (snapshots.get(row.origin)?.root ?? null);
+    const base = snapshots.newest(row.id) ?? (row.origin === null ? null : snapshots.get(row.origin));
+    return { workspace: base?.root ?? null, state: base?.stateRoot ?? null };
   }
 
   /**
@@ -365,7 +361,7 @@ export class SnapshotCreation {
   #insert(
     session: SessionRow,
     { reason, label, pinned, turnId, isDuringTurn }: SnapshotRequest,
-    { scan, frozenMs }: ScanAttempt,
+    { scan, state, frozenMs }: ScanAttempt,
     newBytes: number,
     newest: SnapshotRow | null,
   ): SnapshotRow {
@@ -381,7 +377,7 @@ export class SnapshotCreation {
       pinned: pinned ?? false,
       base: newest?.id ?? null,
       root,
-      stateRoot: null,
+      stateRoot: state?.root ?? null,
       files,
       directories,
       bytes,
@@ -392,8 +388,8 @@ export class SnapshotCreation {
       frozenMs,
       eventSeq: events.head(session.id).seq,
       duringTurn: isDuringTurn?.() ?? false,
-      missing: scan.missing,
-      missingPaths: scan.missingPaths,
+      missing: scan.missing + (state?.missing ?? 0),
+      missingPaths: [...scan.missingPaths, ...(state?.missingPaths ?? [])].slice(0, MAX_MISSING_PATHS),
     };
     snapshots.insert(row);
     const data = {
@@ -408,6 +404,7 @@ export class SnapshotCreation {
       frozenMs,
       ...(turnId === undefined ? {} : { turnId }),
       ...(row.duringTurn ? { duringTurn: true } : {}),
+      ...(row.stateRoot === null ? {} : { stateRoot: row.stateRoot }),
       ...(row.missing > 0 ? { missing: row.missing, missingPaths: row.missingPaths } : {}),
     };
     events.append(session.id, [{ type: 'snapshot.created', data }]);
@@ -423,8 +420,25 @@ export class SnapshotCreation {
   }
 }
 
+function isComplete({ scan, state }: ScannedTrees): boolean {
+  return scan.complete && (state?.complete ?? true);
+}
+
+/** Files that could not be read. */
+function missingOf({ scan, state }: ScannedTrees): number {
+  return scan.missing + (state?.missing ?? 0);
+}
+
+function isEmpty(scan: ScanResult | null): boolean {
+  return scan === null || (scan.files === 0 && scan.directories === 0);
+}
+
 /** Adds up several scans. A file that changed between two of them counts each time. */
-function addScan(before: ScanAttempt, scan: ScanResult, frozenMs: number): ScanAttempt {
+function addScan(
+  before: ScanAttempt,
+  { scan, state, isStateStable }: ScannedTrees,
+  frozenMs: number,
+): ScanAttempt {
   const { changedFiles, changedBytes, newObjects, newBytes, scanMs, readMs } = before.scan;
   return {
     scan: {
@@ -436,6 +450,8 @@ function addScan(before: ScanAttempt, scan: ScanResult, frozenMs: number): ScanA
       scanMs: scanMs + scan.scanMs,
       readMs: readMs + scan.readMs,
     },
+    state,
+    isStateStable,
     frozenMs: before.frozenMs + frozenMs,
   };
 }

@@ -89,3 +89,119 @@ describe("the agent's HOME (P2, W4)", () => {
     await expect(stat(join(home.path, 'homes', sessionId))).rejects.toThrow('ENOENT');
   });
 });
+
+const SnapshotSchema = z.object({ id: z.string(), files: z.number(), stateRoot: z.string().nullable() });
+
+describe("the agent's state in snapshots", () => {
+  let home: TestHome;
+  beforeAll(async () => {
+    home = await TestHome.create();
+    await home.runOk([
+      'deploy',
+      await writeProject(home.projects, {
+        'holdfast.yaml':
+          'name: mind\npersistence: persistent\nworkspace: { seed: false }\n' +
+          'agent: { protocol: command, command: [sh], state: [.claude, .local/share/mind], caches: [.npm] }\n',
+      }),
+    ]);
+  });
+  afterAll(async () => {
+    await home.dispose();
+  });
+  const run = (session: string, script: string) => home.runOk(['run', 'mind', script, '--session', session]);
+  const idOf = async (session: string): Promise<string> =>
+    z
+      .object({ session: z.object({ id: z.string() }) })
+      .parse(await home.runJson(['session', 'show', session])).session.id;
+  const snapshot = async (session: string) =>
+    SnapshotSchema.parse(await home.runJson(['snapshot', 'create', session]));
+  const REMEMBER =
+    'mkdir -p ~/.claude/projects ~/.local/share/mind ~/.npm; echo "$1"; ' +
+    'echo NAME > ~/.claude/projects/a.jsonl; echo NAME > ~/.local/share/mind/db; echo NAME > ~/.npm/c; echo NAME > file';
+  const remember = (session: string, name: string) => run(session, REMEMBER.replaceAll('NAME', name));
+  const READ =
+    'cat file ~/.claude/projects/a.jsonl ~/.local/share/mind/db ~/.npm/c 2>/dev/null | tr "\\n" " "';
+
+  test('a restore takes the files, or the files and the memory; a comparison shows only files', async () => {
+    await remember('r', 'one');
+    const one = await snapshot('r');
+    expect(one.files).toBe(1);
+    expect(one.stateRoot).toMatch(/^[0-9a-f]{64}$/);
+    await remember('r', 'two');
+    const two = await snapshot('r');
+    expect(two.stateRoot).not.toBe(one.stateRoot);
+    const diff = await home.runOk(['snapshot', 'diff', one.id, two.id]);
+    expect(diff).toContain('file');
+    expect(diff).not.toContain('jsonl');
+
+    await home.runOk(['snapshot', 'restore', 'r', one.id]);
+    expect(await run('r', READ)).toBe('one two two two ');
+    await home.runOk(['snapshot', 'restore', 'r', two.id]);
+    const restored = z
+      .object({ undo: z.string(), stateRoot: z.string().nullable() })
+      .parse(await home.runJson(['snapshot', 'restore', 'r', one.id, '--with-state']));
+    expect(restored.stateRoot).toBe(one.stateRoot);
+    expect(await run('r', READ)).toBe('one one one two ');
+    await home.runOk(['snapshot', 'restore', 'r', restored.undo, '--with-state']);
+    expect(await run('r', READ)).toBe('two two two two ');
+
+    const part = await home.run(['snapshot', 'restore', 'r', one.id, '--with-state', '--path', 'file']);
+    expect(part.stderr).toContain('invalid_params');
+  });
+
+  test('only the memory changed: that is a snapshot too, and an unchanged one is reused', async () => {
+    await remember('m', 'one');
+    const one = await snapshot('m');
+    await run('m', 'echo more >> ~/.claude/projects/a.jsonl');
+    const two = await snapshot('m');
+    expect(two.id).not.toBe(one.id);
+    // Neither caches nor anything else of HOME.
+    await run('m', 'echo more >> ~/.npm/c; echo more > ~/loose');
+    expect((await snapshot('m')).stateRoot).toBe(two.stateRoot);
+  });
+
+  test('a fork has the memory and no caches; verification and collection know it', async () => {
+    await remember('f', 'one');
+    const one = await snapshot('f');
+    await home.runOk(['gc']);
+    expect(await home.runJson(['snapshot', 'verify', one.id])).toMatchObject({ ok: true });
+    await home.runOk(['snapshot', 'fork', one.id, '--name', 'fork-of-f', '--wait']);
+    expect(await run('fork-of-f', READ)).toBe('one one one ');
+    await home.runOk(['session', 'delete', await idOf('f'), '--force']);
+    await home.runOk(['gc']);
+    await run('fork-of-f', 'rm -r ~/.claude');
+    await home.runOk(['snapshot', 'restore', 'fork-of-f', one.id, '--with-state']);
+    expect(await run('fork-of-f', READ)).toBe('one one one ');
+  });
+
+  test('reset forgets, and can be undone; clean does not forget', async () => {
+    await remember('c', 'one');
+    await home.runOk(['workspace', 'clean', 'c', '--force']);
+    expect(await run('c', READ)).toBe('one one one ');
+    await run('c', 'echo one > file');
+    const { undo } = z.object({ undo: z.string() }).parse(await home.runJson(['session', 'reset', 'c']));
+    expect(await run('c', READ)).toBe('');
+    await home.runOk(['snapshot', 'restore', 'c', undo, '--with-state']);
+    expect(await run('c', READ)).toBe('one one one ');
+  });
+
+  test('sign-in files are in no snapshot and no fork, and a restore leaves them alone', async () => {
+    await remember('s', 'one');
+    const secret = `key-${'0'.repeat(24)}-${String(process.pid)}`;
+    await run(
+      's',
+      `echo ${secret} > ~/.claude/.credentials.json; ln ~/.claude/.credentials.json ~/.claude/hard; ` +
+        `cp ~/.claude/.credentials.json ~/.claude/.credentials.json.tmp; mkdir ~/.claude/old; cp ~/.claude/.credentials.json ~/.claude/old/`,
+    );
+    const one = await snapshot('s');
+    await home.runOk(['snapshot', 'fork', one.id, '--name', 'fork-of-s', '--wait']);
+    expect(await run('fork-of-s', `grep -rl ${secret} ~ /workspace; ls -A ~/.claude`)).toBe(
+      'old\nprojects\n',
+    );
+    await run('s', 'echo changed > ~/.claude/projects/a.jsonl');
+    await home.runOk(['snapshot', 'restore', 's', one.id, '--with-state']);
+    expect(await run('s', 'cat ~/.claude/.credentials.json ~/.claude/projects/a.jsonl')).toBe(
+      `${secret}\none\n`,
+    );
+  });
+});

@@ -60,12 +60,13 @@ export function snapshotHandlers<P>({
       return withBytes({ ...result, bytes: bytes.length }, bytes);
     },
     'snapshot/preview': (request, context) => comparisons.preview(request, callOptions(context)),
-    'snapshot/restore': async ({ session, snapshot, path, cancel, force, opId }, context) => {
+    'snapshot/restore': async ({ session, snapshot, withState, path, cancel, force, opId }, context) => {
       const row = service.findSession(session);
       const source = service.find(snapshot, row.id);
       const restored = await restores.restore(row, {
         snapshot: source,
         path: path ?? null,
+        withState: withState ?? false,
         cancel: cancel ?? false,
         force: force ?? false,
         opId,

@@ -1,0 +1,33 @@
+import type { Preset } from './preset.ts';
+
+export const codex: Preset = {
+  title: 'Codex',
+  packages: ['@openai/codex', '@agentclientprotocol/codex-acp'],
+  triedWith: '0.166.0',
+  acp: ['codex-acp'],
+  command: ['codex', 'exec', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox'],
+  continues: [
+    'codex',
+    'exec',
+    '--skip-git-repo-check',
+    '--dangerously-bypass-approvals-and-sandbox',
+    'resume',
+    '--last',
+  ],
+  state: ['.codex'],
+  caches: ['.npm'],
+  signIn: ['.codex/auth.json'],
+  configuration: ['.codex/AGENTS.md', '.codex/config.toml', '.codex/prompts', '.codex/skills'],
+  endpoint: null,
+  env: {},
+  hosts: {
+    model: ['api.openai.com'],
+    unasked: ['chatgpt.com', 'github.com', 'api.github.com'],
+  },
+  quirks: [
+    'Another endpoint is a provider in ~/.codex/config.toml, with the name of the variable of its key in env_key.',
+    'Its own sandbox fails in a container; leave it off, because the container is the boundary.',
+    'It has nothing to resume before its first conversation.',
+    'It ignores NODE_EXTRA_CA_CERTS and reads SSL_CERT_FILE.',
+  ],
+};

@@ -1,0 +1,32 @@
+import type { Preset } from './preset.ts';
+
+export const opencode: Preset = {
+  title: 'OpenCode',
+  packages: ['opencode-ai'],
+  triedWith: '1.18.33',
+  acp: ['opencode', 'acp'],
+  command: ['opencode', 'run'],
+  continues: ['opencode', 'run', '--continue'],
+  state: ['.local/share/opencode', '.local/state/opencode', '.config/opencode'],
+  caches: ['.cache/opencode', '.npm'],
+  signIn: ['.local/share/opencode/auth.json', '.local/share/opencode/mcp-auth.json'],
+  configuration: [
+    '.config/opencode/AGENTS.md',
+    '.config/opencode/opencode.json',
+    '.config/opencode/agents',
+    '.config/opencode/commands',
+    '.config/opencode/skills',
+  ],
+  endpoint: null,
+  env: { OPENCODE_DISABLE_MODELS_FETCH: '1', OPENCODE_DISABLE_AUTOUPDATE: '1' },
+  hosts: {
+    model: ['opencode.ai'],
+    unasked: ['registry.npmjs.org', 'models.opencode.ai'],
+  },
+  quirks: [
+    'Another endpoint is a provider in opencode.json, with apiKey: "{env:NAME}".',
+    'It asks the npm registry at each start.',
+    'Its package needs its install script.',
+    'It serves an API without a password on its loopback, through which any process of the sandbox can approve its requests.',
+  ],
+};

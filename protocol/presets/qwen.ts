@@ -1,0 +1,22 @@
+import type { Preset } from './preset.ts';
+
+export const qwen: Preset = {
+  title: 'Qwen Code',
+  packages: ['@qwen-code/qwen-code'],
+  triedWith: '0.24.4',
+  acp: ['qwen', '--acp'],
+  command: ['qwen', '--yolo', '-p'],
+  continues: ['qwen', '--yolo', '--continue', '-p'],
+  state: ['.qwen'],
+  caches: ['.npm'],
+  signIn: ['.qwen/oauth_creds.json'],
+  configuration: ['.qwen/QWEN.md', '.qwen/settings.json', '.qwen/commands', '.qwen/skills', '.qwen/agents'],
+  endpoint: { baseUrl: 'OPENAI_BASE_URL', key: 'OPENAI_API_KEY' },
+  env: {},
+  hosts: { model: ['dashscope.aliyuncs.com'], unasked: [] },
+  quirks: [
+    'The model is named in OPENAI_MODEL.',
+    'It sets its mode to auto after a conversation was loaded.',
+    'It offers two options of the same kind: tell them apart by id.',
+  ],
+};
