@@ -22,6 +22,7 @@ function isHomePath(path: string): boolean {
     names.length <= HOME_LIMITS.names &&
     path.isWellFormed() &&
     !path.includes('\0') &&
+    names[0] !== '~' &&
     names.every((name) => name !== '' && name !== '.' && name !== '..' && Buffer.byteLength(name) <= 255)
   );
 }

@@ -26,6 +26,8 @@ export const DeployResultSchema = z.object({
   unchanged: z.boolean(),
   /** Warnings for people, one sentence each. */
   warnings: z.array(z.string()).default([]),
+  /** The preset that the profile takes its agent from. */
+  preset: z.string().nullable().default(null),
   ignored: IgnoredFilesSchema,
   /** Null: a new workspace starts empty, or the seed folder does not exist. */
   seed: SeedSizeSchema.nullable(),

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { AGENT_HOME_FIELDS } from './agent-home.ts';
 import { EgressRuleSchema } from './egress.ts';
+import { PRESET_NAMES } from './presets/names.ts';
 
 /**
  * The schema of `holdfast.yaml`. It also accepts fields that this version does not support yet. Deploy refuses those
@@ -56,6 +57,8 @@ export const ProfileNameSchema = z
 
 const CommandSchema = z.array(z.string().max(32_768)).min(1).max(256);
 
+const PresetNameSchema = z.enum(PRESET_NAMES);
+
 export const AgentSchema = z.discriminatedUnion('protocol', [
   z.strictObject({
     protocol: z.literal('handler'),
@@ -72,15 +75,27 @@ export const AgentSchema = z.discriminatedUnion('protocol', [
     /** How the prompt is passed: on stdin (default), or as the last argument. */
     prompt: z.enum(['stdin', 'argument']).default('stdin'),
     timeout: DurationSchema.optional(),
+    preset: PresetNameSchema.optional(),
     ...AGENT_HOME_FIELDS,
   }),
   z.strictObject({
     protocol: z.literal('acp'),
     command: CommandSchema,
     timeout: DurationSchema.optional(),
+    preset: PresetNameSchema.optional(),
     ...AGENT_HOME_FIELDS,
   }),
 ]);
+
+/** `agent` as a person may write it with a preset (`presets/apply.ts`), which fills in the rest. */
+export const PresetAgentSchema = z.strictObject({
+  preset: PresetNameSchema,
+  protocol: z.enum(['acp', 'command']).optional(),
+  command: CommandSchema.optional(),
+  prompt: z.enum(['stdin', 'argument']).optional(),
+  timeout: DurationSchema.optional(),
+  ...AGENT_HOME_FIELDS,
+});
 
 const MAX_CHECKS = 32;
 /** Shell commands by name. */

@@ -93,6 +93,10 @@ async function showDeployed(context: Context, result: DeployResult): Promise<voi
   await context.print(
     `${context.style.bold(sanitizeLine(profile.name))} ${what} version ${profile.version} (${extent})`,
   );
+  if (result.preset !== null)
+    await context.print(
+      `Its agent is the preset ${sanitizeLine(result.preset)}, run as ${agentLine(profile)}`,
+    );
   await reportFiles(context, result);
   if (!unchanged) await context.printHint(`Run it: holdfast run ${profile.name} ${exampleInput(profile)}`);
 }
@@ -117,6 +121,10 @@ async function reportFiles(context: Context, { ignored, seed }: DeployResult): P
         'List what sessions do not need in `workspace.ignore` or in .holdfastignore',
     );
   }
+}
+
+function agentLine({ agent }: ProfileSummary): string {
+  return sanitizeLine((agent.command ?? []).join(' '));
 }
 
 function exampleInput(profile: ProfileSummary): string {

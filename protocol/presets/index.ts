@@ -1,12 +1,10 @@
 import { claude } from './claude.ts';
 import { codex } from './codex.ts';
 import { gemini } from './gemini.ts';
+import type { PresetName } from './names.ts';
 import { opencode } from './opencode.ts';
 import type { Preset } from './preset.ts';
 import { qwen } from './qwen.ts';
-
-export const PRESET_NAMES = ['claude', 'codex', 'gemini', 'opencode', 'qwen'] as const;
-export type PresetName = (typeof PRESET_NAMES)[number];
 
 export const PRESETS: Readonly<Record<PresetName, Preset>> = { claude, codex, gemini, opencode, qwen };
 

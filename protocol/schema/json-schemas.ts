@@ -10,7 +10,7 @@ import {
   PROTOCOL_VERSIONS,
 } from '../methods.ts';
 import type { MethodShape } from '../methods.ts';
-import { ProfileSchema, UNSUPPORTED_FIELDS } from '../profile.ts';
+import { AgentSchema, PresetAgentSchema, ProfileSchema, UNSUPPORTED_FIELDS } from '../profile.ts';
 import { FRAME_LIMITS } from '../wire/limits.ts';
 import { PROFILE_FIELD_DESCRIPTIONS } from './profile-field-descriptions.ts';
 
@@ -21,7 +21,8 @@ type Schema = Record<string, unknown>;
 
 /** The JSON Schema of `holdfast.yaml`. Throws if a field has no description, or a description no field. */
 export function profileJsonSchema(): Schema {
-  const schema: Schema = { ...z.toJSONSchema(ProfileSchema, { io: 'input' }) };
+  const written = ProfileSchema.extend({ agent: z.union([...AgentSchema.options, PresetAgentSchema]) });
+  const schema: Schema = { ...z.toJSONSchema(written, { io: 'input' }) };
   const unused = new Set(Object.keys(PROFILE_FIELD_DESCRIPTIONS));
   describe(schema, '', unused);
   if (unused.size > 0) throw new Error(`these described fields do not exist: ${[...unused].join(', ')}`);

@@ -15,6 +15,8 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'agent.*.entry': 'File with the handler, relative to the profile: .py, .mjs, .cjs or .js.',
   'agent.*.command': 'The program and its arguments.',
   'agent.*.prompt': 'How the prompt is passed: on stdin (default), or as the last argument.',
+  'agent.*.preset':
+    'An agent that Holdfast knows: fills in protocol, command, state and caches, which your own fields override.',
   'agent.*.timeout': `Maximum duration of one turn; default 12h. ${DURATION}`,
   'agent.*.state':
     'Paths below HOME that the agent remembers with, such as .claude: they outlive a sandbox and belong to snapshots.',

@@ -223,14 +223,16 @@ export class Deploys {
   #record(
     operation: Operation,
     row: NewProfileRow,
-    how: Omit<DeployResult, 'profile' | 'warnings'>,
+    how: Omit<DeployResult, 'profile' | 'warnings' | 'preset'>,
   ): DeployResult {
     const { database, profiles, operations, sessions, log } = this.#options;
     const deployed = database.transaction(() => {
       this.#cancelUndeploys(row.name);
       profiles.upsert(row);
       const profile = summarize(row, sessions.sessionsOf(row.name).length);
-      const answer = { profile, ...how, warnings: this.#warnings(row.config) };
+      const { agent } = row.config;
+      const preset = agent.protocol === 'handler' ? null : (agent.preset ?? null);
+      const answer = { profile, ...how, preset, warnings: this.#warnings(row.config) };
       operations.finish(operation, answer);
       return answer;
     });

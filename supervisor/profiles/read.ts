@@ -1,5 +1,6 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import { findStartProblems } from '../../protocol/profile-validation.ts';
+import { applyPreset } from '../../protocol/presets/apply.ts';
 import { ProfileSchema, type Profile, unsupportedFields } from '../../protocol/profile.ts';
 import { type ProfileProblem, findProblems, parseYaml } from './problems.ts';
 import { PROFILE_FILE } from '../../project/profile-file.ts';
@@ -18,8 +19,9 @@ export async function readProfile(directory: string): Promise<Profile> {
 export function checkProfile(text: string): Profile {
   const document = parseYaml(text);
   if ('problems' in document) throw invalid(document.problems);
-  const parsed = ProfileSchema.safeParse(document.value);
-  if (!parsed.success) throw invalid(findProblems(document, parsed.error.issues));
+  const complete = { ...document, value: applyPreset(document.value) };
+  const parsed = ProfileSchema.safeParse(complete.value);
+  if (!parsed.success) throw invalid(findProblems(complete, parsed.error.issues));
   const unstartable = findStartProblems(parsed.data);
   if (unstartable.length > 0) {
     const issues = unstartable.map(({ path, message }) => ({
@@ -28,7 +30,7 @@ export function checkProfile(text: string): Profile {
       message,
       input: undefined,
     }));
-    throw invalid(findProblems(document, issues));
+    throw invalid(findProblems(complete, issues));
   }
   const unsupported = unsupportedFields(parsed.data);
   if (unsupported.length > 0) {

@@ -14,7 +14,12 @@ import { startFakeSupervisor } from '../../fixtures/cli/start-fake-supervisor.ts
 
 const EXAMPLE = join(import.meta.dirname, '../../../examples/counter');
 
-const EXTENT = { warnings: [], ignored: { files: 0, bytes: 0, complete: true, largest: [] }, seed: null };
+const EXTENT = {
+  warnings: [],
+  preset: null,
+  ignored: { files: 0, bytes: 0, complete: true, largest: [] },
+  seed: null,
+};
 
 const nowhere = '/nonexistent/home';
 

@@ -41,6 +41,7 @@ const USES: Readonly<Record<string, object>> = {
   'agent.*.command': { agent: COMMAND },
   'agent.*.prompt': { agent: { ...COMMAND, prompt: 'argument' } },
   'agent.*.timeout': { agent: { ...HANDLER, timeout: '1h' } },
+  'agent.*.preset': { agent: { preset: 'claude' } },
   'agent.*.state': { agent: { ...COMMAND, state: ['.claude', '.local/share/opencode'] } },
   'agent.*.caches': { agent: { ...COMMAND, caches: ['.npm'] } },
   persistence: { persistence: 'persistent' },

@@ -1,0 +1,37 @@
+import { UNSUPPORTED_FIELDS } from '../profile.ts';
+import { PRESETS } from './index.ts';
+import { isPresetName, PRESET_NAMES } from './names.ts';
+
+/** How a preset runs its agent if the profile does not say: as a conversation, where this version can. */
+const USUAL_PROTOCOL = UNSUPPORTED_FIELDS.some(({ value }) => value === 'acp') ? 'command' : 'acp';
+
+/**
+ * Fills in what `agent.preset` stands for. Takes and returns the content of `holdfast.yaml` before it is validated: own
+ * fields override those of the preset, and what is wrong in them stays for the validation to report.
+ */
+export function applyPreset(value: unknown): unknown {
+  if (!isMapping(value) || !isMapping(value['agent'])) return value;
+  const { agent, env } = value;
+  const name = agent['preset'];
+  if (name === undefined) return value;
+  // With an unknown name, that name is what has to be reported, and not what is missing without it.
+  const preset = PRESETS[isPresetName(name) ? name : PRESET_NAMES[0]];
+  const { protocol = USUAL_PROTOCOL } = agent;
+  const usual =
+    protocol === 'acp'
+      ? { command: preset.acp }
+      : protocol === 'command'
+        ? { command: preset.command, prompt: 'argument' }
+        : {};
+  // A command of one's own gets its prompt in its own way.
+  const started = agent['command'] === undefined ? usual : {};
+  return {
+    ...value,
+    agent: { state: preset.state, caches: preset.caches, ...started, ...agent, protocol },
+    ...(env === undefined || isMapping(env) ? { env: { ...preset.env, ...env } } : {}),
+  };
+}
+
+function isMapping(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
