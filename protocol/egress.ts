@@ -122,6 +122,18 @@ export const EGRESS_REASONS = [
   'not_reached',
   /** The session has too many connections. */
   'too_many',
+  /** A placeholder was sent to a host that it is not for. */
+  'placeholder',
+  /** There is no secret for the credential, or its value cannot be sent. */
+  'no_secret',
+  /** A limit of the credential. */
+  'limit',
+  /** The answer repeated the credential, and was cut. */
+  'echo',
+  /** The answer was of a kind in which the credential could not be searched for. */
+  'unsafe_answer',
+  /** A process in the sandbox has the port of the credential. */
+  'port_taken',
 ] as const;
 export const EgressReasonSchema = z.enum(EGRESS_REASONS);
 export type EgressReason = z.infer<typeof EgressReasonSchema>;
@@ -131,10 +143,11 @@ const bytes = z.number().int().nonnegative();
 /**
  * One decision about a connection, or several equal ones: a program that is denied ten thousand times must not fill the
  * history. `denied` and `failed` have a reason and may have no rule. `allowed` is written before the connection is
- * opened, `ended` afterwards.
+ * opened, `ended` afterwards. `carried` has the bytes so far of a long answer, which the next one and `ended` do not have
+ * again.
  */
 export const EgressEventSchema = z.object({
-  decision: z.enum(['allowed', 'denied', 'failed', 'ended']),
+  decision: z.enum(['allowed', 'denied', 'failed', 'carried', 'ended']),
   /** Canonical; empty if the request has none. `*` means many hosts with the same decision. */
   host: z.string(),
   port: z.number().int(),
@@ -154,6 +167,8 @@ export const EgressEventSchema = z.object({
   bytesIn: bytes,
   /** The host pattern that would allow the connection, for `policy allow`. */
   allow: z.string().nullable(),
+  /** Name of the credential that the request was for; absent: it went through the proxy. */
+  credential: z.string().optional(),
 });
 export type EgressEvent = z.infer<typeof EgressEventSchema>;
 

@@ -1,3 +1,4 @@
+import { repeatedCredentials } from './credentials.ts';
 import { HOST_MACHINE, type HostPattern, isLoopback, parseHostPattern } from './egress.ts';
 import { looksLikeKey } from './key-hint.ts';
 import { type Profile, seedOf } from './profile.ts';
@@ -61,6 +62,8 @@ export function findStartProblems(profile: Profile): StartProblem[] {
         word,
       ]),
     );
+  for (const name of repeatedCredentials(profile.credentials ?? []))
+    report(['credentials'], `${name} stands there more than once`);
   const seed = seedOf(profile);
   if (seed !== null) texts.push([['workspace', 'seed'], seed.folder]);
   // Paths in the git history are relative to the top of the repository.

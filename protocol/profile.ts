@@ -1,51 +1,14 @@
 import { z } from 'zod';
 import { AGENT_HOME_FIELDS } from './agent-home.ts';
+import { CredentialSchema, MAX_CREDENTIALS } from './credentials.ts';
 import { EgressRuleSchema } from './egress.ts';
 import { PRESET_NAMES } from './presets/names.ts';
+import { DurationSchema, SizeSchema } from './units.ts';
 
 /**
  * The schema of `holdfast.yaml`. It also accepts fields that this version does not support yet. Deploy refuses those
  * (`unsupportedFields`), so that no field is silently ignored.
  */
-
-const SECOND = 1000;
-const UNITS: Record<string, number> = {
-  ms: 1,
-  s: SECOND,
-  m: 60 * SECOND,
-  h: 3600 * SECOND,
-  d: 86_400 * SECOND,
-};
-
-/** `250ms`, `30s`, `5m`, `1h`, `30d` → milliseconds. */
-export const DurationSchema = z
-  .string()
-  .regex(/^\d{1,6}(ms|s|m|h|d)$/, 'a duration such as 30s, 5m, 1h or 30d')
-  .transform((text) => {
-    const match = /^(\d+)(ms|s|m|h|d)$/.exec(text);
-    return Number(match?.[1]) * (UNITS[match?.[2] ?? ''] ?? Number.NaN);
-  });
-
-const SIZE_UNITS: Record<string, number> = {
-  B: 1,
-  KB: 1e3,
-  MB: 1e6,
-  GB: 1e9,
-  TB: 1e12,
-  KiB: 2 ** 10,
-  MiB: 2 ** 20,
-  GiB: 2 ** 30,
-  TiB: 2 ** 40,
-};
-
-/** `512MiB`, `5GiB`, `1GB` → bytes. */
-export const SizeSchema = z
-  .string()
-  .regex(/^\d{1,9}(\.\d{1,3})?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)$/, 'a size such as 512MiB or 5GiB')
-  .transform((text) => {
-    const match = /^([\d.]+)([A-Za-z]+)$/.exec(text);
-    return Math.round(Number(match?.[1]) * (SIZE_UNITS[match?.[2] ?? ''] ?? Number.NaN));
-  });
 
 /** A DNS-1123 label, because it becomes part of container names. */
 export const ProfileNameSchema = z
@@ -151,6 +114,7 @@ export const ProfileSchema = z.strictObject({
     })
     .optional(),
   egress: z.array(EgressRuleSchema).max(1000).optional(),
+  credentials: z.array(CredentialSchema).max(MAX_CREDENTIALS).optional(),
   env: z.record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/), z.string()).optional(),
   limits: z
     .strictObject({
@@ -208,6 +172,8 @@ export function seedOf({ workspace }: Pick<Profile, 'workspace'>): Seed | null {
   return { folder: seed.path ?? '.', git: seed.git ?? false, ignore };
 }
 export type AgentConfig = z.infer<typeof AgentSchema>;
+
+const SECOND = 1000;
 
 export const PROFILE_DEFAULTS = {
   idle: { pause: 5 * 60 * SECOND, stop: 3600 * SECOND, expire: 30 * 86_400 * SECOND },

@@ -1,17 +1,10 @@
 import { z } from 'zod';
 import { TimeSchema } from './entities.ts';
 import { ProfileNameSchema } from './profile.ts';
+import { SecretNameSchema } from './secret-name.ts';
 
 /** Bounds of a secret. One that is shorter than `minBytes` could not be told from other words in an answer. */
 export const SECRET_LIMITS = { minBytes: 8, maxBytes: 64 * 1024, count: 1000 } as const;
-
-/** The name of a secret, as an environment variable has it. */
-export const SecretNameSchema = z
-  .string()
-  .regex(
-    /^[A-Za-z_][A-Za-z0-9_]{0,63}$/,
-    'letters, digits and underscores, 1 to 64, no digit at the beginning',
-  );
 
 /** What may be known of a secret: never its value. */
 export const SecretSchema = z.object({

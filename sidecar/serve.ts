@@ -141,8 +141,8 @@ export function serveConnection(
       ...watchHandlers(trees, closed),
       ...searchHandlers(files, ripgrep, closed),
       ...snapshotHandlers(snapshots),
-      'egress/accept': ({ hostPort }, { peer, signal, progress }) => {
-        const listener = egress.forPort(hostPort);
+      'egress/accept': (target, { peer, signal, progress }) => {
+        const listener = egress.forTarget(target);
         if (!accepts.has(listener)) listener.lease(closed);
         accepts.add(listener);
         return acceptConnection(listener, peer, signal, {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { CREDENTIAL_PORTS } from '../protocol/credentials.ts';
 import { ProcessIdSchema, TerminalIdSchema, TurnIdSchema } from '../protocol/ids.ts';
 import { FILES_SIDECAR_METHODS, WorkspacePathSchema } from '../protocol/files.ts';
 import { HOME_LIMITS, HomePathSchema } from '../protocol/agent-home.ts';
@@ -386,10 +387,14 @@ export const SIDECAR_METHODS = {
    * the last message on the connection. The supervisor starts with one byte that belongs to no message. Progress
    * reports `listening` once the listener exists, and `refused` with the number of connections that were reset since.
    * `waiting`: the number of other connections that wait. `hostPort`: use the listener for this port of the
-   * supervisor's machine (`HOST_MACHINE`) instead of the proxy's.
+   * supervisor's machine (`HOST_MACHINE`) instead of the proxy's. `credentialPort`: use the listener for a credential,
+   * which stays when no supervisor is there, and then answers 503. Errors: `conflict` if a process has the port.
    */
   'egress/accept': {
-    params: z.object({ hostPort: z.number().int().min(1).max(65_535).optional() }),
+    params: z.object({
+      hostPort: z.number().int().min(1).max(65_535).optional(),
+      credentialPort: z.number().int().min(CREDENTIAL_PORTS.first).max(CREDENTIAL_PORTS.last).optional(),
+    }),
     result: z.object({ waiting: z.number().int().nonnegative() }),
   },
   /** Reads a small file below /workspace as the agent sees it, for conformance checks and `doctor`. At most 1 MiB. */

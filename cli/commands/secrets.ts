@@ -1,6 +1,8 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import { SECRET_LIMITS, SecretNameSchema, type Secret } from '../../protocol/secrets.ts';
-import { DurationSchema, ProfileNameSchema } from '../../protocol/profile.ts';
+import { SecretNameSchema } from '../../protocol/secret-name.ts';
+import { SECRET_LIMITS, type Secret } from '../../protocol/secrets.ts';
+import { ProfileNameSchema } from '../../protocol/profile.ts';
+import { DurationSchema } from '../../protocol/units.ts';
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
 import { promptHidden } from '../hidden-prompt.ts';

@@ -18,6 +18,7 @@ export function formatEgressEvent(sessionId: string, data: unknown): FormattedEg
   if (event.reason !== null) parts.push(event.reason);
   if (event.decision === 'allowed' && event.rule !== null && event.from !== null)
     parts.push(`rule ${sanitizeLine(event.rule)} (${event.from})`);
+  if (event.credential !== undefined) parts.push(`credential ${sanitizeLine(event.credential)}`);
   if (event.bytesOut + event.bytesIn > 0)
     parts.push(`${formatSize(event.bytesOut)} out, ${formatSize(event.bytesIn)} in`);
   if (event.count > 1) parts.push(pluralize(event.count, 'time'));

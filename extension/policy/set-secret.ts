@@ -1,6 +1,7 @@
 import { window } from 'vscode';
 import type { QuickPickItem } from 'vscode';
-import { SECRET_LIMITS, SecretNameSchema } from '../../protocol/secrets.ts';
+import { SecretNameSchema } from '../../protocol/secret-name.ts';
+import { SECRET_LIMITS } from '../../protocol/secrets.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { validationMessage } from '../base/validation-message.ts';
 import type { Connection } from '../connection/connection.ts';

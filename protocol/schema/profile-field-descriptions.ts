@@ -57,6 +57,25 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'egress.*.quiet': 'The host stays denied, and its denials are not reported, for example for telemetry.',
   'egress.*.methods': 'Allowed HTTP methods.',
   'egress.*.path': 'Prefix of the allowed paths.',
+  credentials:
+    'Credentials that requests of the agent get on their way out. The sandbox never holds one: it reaches each service on a ' +
+    'port of its own loopback. A preset such as anthropic, or a host with a secret of `holdfast secret set`.',
+  'credentials.*.*.preset': 'A known service: anthropic, openai, gemini, openrouter, github or github-git.',
+  'credentials.*.*.secret':
+    'Name of the secret. Default for a preset: the usual variable, such as ANTHROPIC_API_KEY.',
+  'credentials.*.*.host': 'The one host that gets the credential, over HTTPS, with a port if it is not 443.',
+  'credentials.*.*.as':
+    'How it is sent: bearer, basic (the secret is user:password), query (the parameter key), or { header: NAME }, ' +
+    '{ basic: USER }, { query: PARAMETER }.',
+  'credentials.*.*.as.*.header': 'The header that has the secret as its value.',
+  'credentials.*.*.as.*.basic': 'The user, whose password the secret is.',
+  'credentials.*.*.as.*.query': 'The parameter of the URL that has the secret as its value.',
+  'credentials.*.*.url': 'Variable of the sandbox that gets the base URL.',
+  'credentials.*.*.key': 'Variable of the sandbox that gets a placeholder, for programs that want a key.',
+  'credentials.*.*.limits': 'What one session may do with it.',
+  'credentials.*.*.limits.requests': 'Requests a minute; default 600.',
+  'credentials.*.*.limits.bytes': `Bytes an hour, sent and received; default 20GiB. ${SIZE}`,
+  'credentials.*.*.limits.concurrent': 'Requests at a time; default 64.',
   env: 'Environment variables of the agent. Not a place for secrets. Names that begin with HOLDFAST_ are reserved.',
   limits: 'Resource limits of a sandbox.',
   'limits.memory': `Memory, at least 32MiB; default 4GiB. ${SIZE}`,

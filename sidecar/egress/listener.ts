@@ -6,6 +6,22 @@ import { type Linger, loadLinger } from './linger.ts';
 const MAX_SOCKETS = 1024;
 /** How long a connection waits for the supervisor to accept it. */
 const ACCEPT_TIMEOUT_MS = 10_000;
+/** How long a process may take to read that nobody serves its request. */
+const UNATTENDED_MS = 2000;
+/** What a client of a persistent listener gets while no supervisor serves it. */
+const UNATTENDED_BODY = `${JSON.stringify({
+  type: 'error',
+  error: { type: 'holdfast_unavailable', message: 'Holdfast: nobody serves this for the moment; try again' },
+})}\n`;
+const UNATTENDED = [
+  'HTTP/1.1 503 Service Unavailable',
+  'Content-Type: application/json',
+  `Content-Length: ${Buffer.byteLength(UNATTENDED_BODY)}`,
+  'Retry-After: 2',
+  'Connection: close',
+  '',
+  UNATTENDED_BODY,
+].join('\r\n');
 /** Resets within this time are reported together. */
 const REPORT_MS = 200;
 
@@ -35,13 +51,22 @@ interface Waiting {
   readonly timeout: NodeJS.Timeout;
 }
 
+export interface EgressListenerOptions {
+  /**
+   * The listener stays when the supervisor has gone, so that no process of the sandbox can take its port, and answers
+   * every connection with 503 over HTTP.
+   */
+  readonly persistent?: boolean;
+}
+
 /**
- * A listener on the sandbox's loopback. It exists only while the supervisor accepts connections. Otherwise, as with an
- * empty list of rules, every connection is refused at once.
+ * A listener on the sandbox's loopback. It exists only while the supervisor accepts connections, unless it is
+ * persistent. Otherwise, as with an empty list of rules, every connection is refused at once.
  */
 export class EgressListener {
   readonly #host: string;
   readonly #port: number;
+  readonly #persistent: boolean;
   readonly #acceptors: Acceptor[] = [];
   readonly #waiting: Waiting[] = [];
   readonly #sockets = new Set<Socket>();
@@ -53,17 +78,21 @@ export class EgressListener {
   #refused = 0;
   #reporting: NodeJS.Timeout | undefined;
 
-  constructor(host: string, port: number) {
+  constructor(host: string, port: number, { persistent = false }: EgressListenerOptions = {}) {
     this.#host = host;
     this.#port = port;
+    this.#persistent = persistent;
   }
 
-  /** Keeps the listener for the life of one supervisor connection. When the last one closes, the listener closes. */
+  /**
+   * Keeps the listener for the life of one supervisor connection. When the last one closes, the listener closes unless
+   * it is persistent.
+   */
   lease(closed: Promise<unknown>): void {
     this.#leases += 1;
     void closed.then(() => {
       this.#leases -= 1;
-      if (this.#leases === 0) this.close();
+      if (this.#leases === 0 && !this.#persistent) this.close();
     });
   }
 
@@ -144,6 +173,10 @@ export class EgressListener {
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));
     linger.resetOnClose(socket);
+    if (this.#persistent && this.#leases === 0) {
+      turnAway(socket, linger);
+      return;
+    }
     const acceptor = this.#acceptors.shift();
     if (acceptor !== undefined) {
       acceptor.take({ socket, linger, waiting: this.#waiting.length });
@@ -152,7 +185,8 @@ export class EgressListener {
     const timeout = setTimeout(() => {
       const at = this.#waiting.findIndex((one) => one.socket === socket);
       if (at >= 0) this.#waiting.splice(at, 1);
-      this.#refuse(socket);
+      if (this.#persistent) turnAway(socket, linger);
+      else this.#refuse(socket);
     }, ACCEPT_TIMEOUT_MS);
     this.#waiting.push({ socket, timeout });
   }
@@ -173,4 +207,13 @@ export class EgressListener {
       this.#refused = 0;
     }, REPORT_MS);
   }
+}
+
+/** Answers 503 and closes, whatever the process sends. */
+function turnAway(socket: Socket, linger: Linger): void {
+  const late = setTimeout(() => socket.resetAndDestroy(), UNATTENDED_MS);
+  socket.once('close', () => clearTimeout(late));
+  linger.flushOnClose(socket);
+  socket.end(UNATTENDED);
+  socket.resume();
 }

@@ -12,6 +12,7 @@ import { ConversationLive } from '../conversation/conversation-live.ts';
 import { ConversationReader } from '../conversation/conversation-reader.ts';
 import { ConversationSearch } from '../conversation/conversation-search.ts';
 import { Conversations } from '../conversation/conversations.ts';
+import { SessionCredentials } from '../egress/credentials/session-credentials.ts';
 import { Egress } from '../egress/egress.ts';
 import { Policies } from '../egress/policies.ts';
 import { nameResolver } from '../egress/resolver.ts';
@@ -181,10 +182,12 @@ function openStorage(home: Home, log: Log) {
 
 function createNetwork(storage: Storage, log: Log) {
   const { database, engine } = storage;
+  const credentials = new SessionCredentials(storage);
   const policies = new Policies({ ...storage, rules: new EgressRules(database) });
   const egress = new Egress({
     ...storage,
     policies,
+    credentials,
     dial: (sessionId) => engine.dial(sessionId),
     resolve: nameResolver(process.env),
     log: log.child('egress'),

@@ -1,8 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Duplex } from 'node:stream';
+import type { Credential } from '../../protocol/credentials.ts';
 import type { Log } from '../base/log.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { Sessions } from '../store/sessions.ts';
+import { EchoGuards } from './credentials/echo-guard.ts';
+import { CredentialEndpoint } from './credentials/endpoint.ts';
+import type { SessionCredentials } from './credentials/session-credentials.ts';
 import { NODE_ENVIRONMENT } from './environment.ts';
 import { EgressEventAggregator } from './event-aggregator.ts';
 import type { Policies } from './policies.ts';
@@ -20,22 +24,29 @@ export interface EgressOptions {
   /** Opens a new connection to a session's sidecar. */
   readonly dial: (sessionId: string) => Promise<Duplex>;
   readonly resolve: ResolveName;
+  readonly credentials: Pick<SessionCredentials, 'of' | 'environment' | 'secret'>;
+  /** Certificates of authorities that servers of credentials may have, in PEM; default: those that Node trusts. */
+  readonly authorities?: readonly string[] | undefined;
   readonly log: Log;
   /** ms since 1970. */
   readonly now: () => number;
 }
 
 interface EgressChannel {
-  readonly pool: EgressPool;
+  /** Null while the rules allow nothing. */
+  pool: EgressPool | null;
   /** Pools by port of this machine. */
   readonly forwards: Map<number, EgressPool>;
+  /** By the credential as the profile has it. */
+  readonly endpoints: Map<string, { readonly endpoint: CredentialEndpoint; readonly pool: EgressPool }>;
   readonly proxy: SessionProxy;
   readonly ledger: EgressEventAggregator;
 }
 
-/** Egress of all sandboxes: one channel for each running sandbox whose rules allow anything. */
+/** Egress of all sandboxes: one channel for each running sandbox whose rules or credentials allow anything. */
 export class Egress {
   readonly #options: EgressOptions;
+  readonly #guards = new EchoGuards();
   readonly #open = new Map<string, EgressChannel>();
   /** Sessions whose sandbox is running, with or without egress. */
   readonly #live = new Set<string>();
@@ -60,7 +71,7 @@ export class Egress {
     way.ledger.beginTurn();
     const late = new AbortController();
     const waited = sleep(READY_MS, 'late', { signal: late.signal }).catch(() => 'in time');
-    const listening = [way.pool, ...way.forwards.values()].map((pool) => pool.listening);
+    const listening = poolsOf(way).map((pool) => pool.listening);
     if ((await Promise.race([Promise.all(listening), waited])) === 'late')
       this.#options.log.warn('a sandbox starts without egress: its proxy is not ready', {
         session: sessionId,
@@ -73,13 +84,19 @@ export class Egress {
    * the container was created.
    */
   environment(sessionId: string): Readonly<Record<string, string>> {
-    return this.#options.policies.allowsAnything(sessionId) ? NODE_ENVIRONMENT : {};
+    const { policies, credentials } = this.#options;
+    return {
+      ...(policies.allowsAnything(sessionId) ? NODE_ENVIRONMENT : {}),
+      ...credentials.environment(sessionId),
+    };
   }
 
   /** Applies changed rules to all running sandboxes. */
   applyRules(): void {
     for (const sessionId of this.#live) {
-      this.#open.get(sessionId)?.proxy.applyRules();
+      const way = this.#open.get(sessionId);
+      way?.proxy.applyRules();
+      for (const { endpoint } of way?.endpoints.values() ?? []) endpoint.applyRules();
       this.#settle(sessionId);
     }
   }
@@ -91,19 +108,63 @@ export class Egress {
   }
 
   #settle(sessionId: string): void {
-    const wanted =
-      !this.#closed && this.#live.has(sessionId) && this.#options.policies.allowsAnything(sessionId);
+    const isUp = !this.#closed && this.#live.has(sessionId);
+    const open = isUp && this.#options.policies.allowsAnything(sessionId);
+    const credentials = isUp ? this.#options.credentials.of(sessionId) : [];
     const way = this.#open.get(sessionId);
-    if (wanted) {
-      const open = way ?? this.#make(sessionId);
-      this.#open.set(sessionId, open);
-      this.#forward(sessionId, open);
+    if (open || credentials.length > 0) {
+      const channel = way ?? this.#make(sessionId);
+      this.#open.set(sessionId, channel);
+      if (!open) {
+        channel.pool?.close();
+        channel.pool = null;
+      }
+      if (open) channel.pool ??= this.#proxyPool(sessionId, channel);
+      this.#forward(sessionId, channel);
+      this.#serveCredentials(sessionId, channel, credentials);
     } else if (way !== undefined) {
       this.#open.delete(sessionId);
-      for (const pool of [way.pool, ...way.forwards.values()]) pool.close();
+      for (const pool of poolsOf(way)) pool.close();
+      for (const { endpoint } of way.endpoints.values()) endpoint.close();
       way.proxy.close();
       // After the end events of its connections, which arrive with the next turn of the event loop.
       setImmediate(() => way.ledger.close());
+    }
+  }
+
+  /** Keeps one endpoint for each credential. One that changed is another one. */
+  #serveCredentials(
+    sessionId: string,
+    { endpoints, ledger }: EgressChannel,
+    credentials: readonly Credential[],
+  ): void {
+    const { policies, credentials: known, resolve, authorities, log, now, dial } = this.#options;
+    const wanted = new Map(credentials.map((credential) => [JSON.stringify(credential), credential]));
+    for (const [key, { endpoint, pool }] of endpoints) {
+      if (wanted.has(key)) continue;
+      pool.close();
+      endpoint.close();
+      endpoints.delete(key);
+    }
+    for (const [key, credential] of wanted) {
+      if (endpoints.has(key)) continue;
+      const endpoint = new CredentialEndpoint({
+        ...{ sessionId, credential, resolve, authorities, log, now },
+        rules: () => policies.rulesOf(sessionId),
+        secret: () => known.secret(sessionId, credential),
+        guards: this.#guards,
+        aggregator: ledger,
+      });
+      const pool = new EgressPool({
+        sessionId,
+        credentialPort: credential.listenPort,
+        dial: () => dial(sessionId),
+        serve: (tunnel) => endpoint.serve(tunnel),
+        onRefused: (count) => endpoint.reportRefused(count),
+        onPortTaken: () => endpoint.reportPortTaken(),
+        log,
+      });
+      endpoints.set(key, { endpoint, pool });
     }
   }
 
@@ -132,7 +193,7 @@ export class Egress {
   }
 
   #make(sessionId: string): EgressChannel {
-    const { policies, resolve, log, now, dial, events, sessions } = this.#options;
+    const { policies, resolve, log, now, events, sessions } = this.#options;
     const ledger = new EgressEventAggregator({
       now,
       record: (entries) => {
@@ -147,13 +208,21 @@ export class Egress {
       },
     });
     const proxy = new SessionProxy({ sessionId, policies, resolve, aggregator: ledger, log });
-    const pool = new EgressPool({
+    return { pool: null, forwards: new Map(), endpoints: new Map(), proxy, ledger };
+  }
+
+  #proxyPool(sessionId: string, { proxy }: EgressChannel): EgressPool {
+    return new EgressPool({
       sessionId,
-      dial: () => dial(sessionId),
+      dial: () => this.#options.dial(sessionId),
       serve: (tunnel) => proxy.serve(tunnel),
       onRefused: (count) => proxy.recordRefused(count),
-      log,
+      log: this.#options.log,
     });
-    return { pool, forwards: new Map(), proxy, ledger };
   }
+}
+
+function poolsOf({ pool, forwards, endpoints }: EgressChannel): EgressPool[] {
+  const served = [...endpoints.values()].map((one) => one.pool);
+  return [...(pool === null ? [] : [pool]), ...forwards.values(), ...served];
 }

@@ -7,6 +7,9 @@ const PROXY = `http://${EGRESS_PROXY.host}:${String(EGRESS_PROXY.port)}`;
  */
 const DIRECT = `localhost,127.0.0.1,::1,${HOST_MACHINE.name}`;
 
+/** How many settings git gets by variables, from 0 on. */
+export const GIT_SETTINGS = 1;
+
 /**
  * Variables that make programs in a sandbox use its proxy; programs without proxy support reach nothing. Every
  * sandbox has them, so running processes can reach a host that is allowed later.
@@ -21,7 +24,7 @@ export function proxyEnvironment(): Record<string, string> {
     https_proxy: PROXY,
     all_proxy: PROXY,
     no_proxy: DIRECT,
-    GIT_CONFIG_COUNT: '1',
+    GIT_CONFIG_COUNT: String(GIT_SETTINGS),
     GIT_CONFIG_KEY_0: 'http.proxy',
     GIT_CONFIG_VALUE_0: PROXY,
     npm_config_proxy: PROXY,

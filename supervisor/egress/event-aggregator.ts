@@ -163,10 +163,10 @@ export class EgressEventAggregator {
 
 const DENIED_KEY = 'denied ';
 
-function keyOf({ decision, host, port, rule, reason, method }: EgressObservation): string {
-  if (decision === 'denied') return `${DENIED_KEY}${host} ${reason ?? ''}`;
+function keyOf({ decision, host, port, rule, reason, method, credential }: EgressObservation): string {
+  if (decision === 'denied') return `${DENIED_KEY}${host} ${reason ?? ''} ${credential ?? ''}`;
   const kind = method === 'CONNECT' ? 'CONNECT' : 'plain';
-  return [decision, host, port, rule ?? '', reason ?? '', kind].join(' ');
+  return [decision, host, port, rule ?? '', reason ?? '', kind, credential ?? ''].join(' ');
 }
 
 /** Replaces the host: only the kind of observation is reported. */

@@ -18,10 +18,14 @@ export interface EgressPoolOptions {
   readonly sessionId: string;
   /** Port of the supervisor's machine, for a pool that is not the proxy's. */
   readonly hostPort?: number;
+  /** Port of a credential, for a pool that is not the proxy's. */
+  readonly credentialPort?: number;
   readonly dial: () => Promise<Duplex>;
   readonly serve: (tunnel: Tunnel) => void;
   /** Called with the number of connections that the sidecar reset because its queue was full. */
   readonly onRefused: (count: number) => void;
+  /** Called when a process in the sandbox has the port; the pool tries again. */
+  readonly onPortTaken?: () => void;
   readonly log: Log;
 }
 
@@ -72,6 +76,11 @@ export class EgressPool {
     } catch (error) {
       this.#pendingCalls -= 1;
       if (this.#ending.signal.aborted) return;
+      if (HoldfastError.from(error).code === 'conflict' && !this.#isWaiting) {
+        this.#options.onPortTaken?.();
+        // Who waits for the pool waits for nothing.
+        this.#listening.resolve(undefined);
+      }
       await this.#retryLater(error);
     }
   }
@@ -80,11 +89,12 @@ export class EgressPool {
   async #retryLater(error: unknown): Promise<void> {
     if (this.#isWaiting) return;
     this.#isWaiting = true;
-    const { sessionId, hostPort, log } = this.#options;
+    const { sessionId, hostPort, credentialPort, log } = this.#options;
     if (this.#pause === FIRST_PAUSE_MS)
       log.info('cannot accept connections of the sandbox; trying again', {
         session: sessionId,
         hostPort,
+        credentialPort,
         why: HoldfastError.from(error).sentence,
       });
     const pause = this.#pause;
@@ -96,7 +106,7 @@ export class EgressPool {
   }
 
   async #accept(): Promise<{ tunnel: Tunnel; waiting: number }> {
-    const { sessionId, hostPort, dial } = this.#options;
+    const { sessionId, hostPort, credentialPort, dial } = this.#options;
     const { signal } = this.#ending;
     const peer = new Peer<typeof EMPTY_MAP, typeof SIDECAR_METHODS>({
       stream: await dial(),
@@ -119,10 +129,11 @@ export class EgressPool {
         this.#pause = FIRST_PAUSE_MS;
         this.#listening.resolve(undefined);
       };
-      const { waiting } = await peer.call('egress/accept', hostPort === undefined ? {} : { hostPort }, {
-        signal,
-        onProgress,
-      });
+      const target = {
+        ...(hostPort === undefined ? {} : { hostPort }),
+        ...(credentialPort === undefined ? {} : { credentialPort }),
+      };
+      const { waiting } = await peer.call('egress/accept', target, { signal, onProgress });
       return { tunnel: new Tunnel(peer.detachStream()), waiting };
     } catch (error) {
       peer.close();

@@ -14,6 +14,7 @@ import {
   type RuleOrigin,
   formatHostPattern,
 } from '../../protocol/egress.ts';
+import { PLACEHOLDER_MARK } from '../../protocol/credential-presets.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../base/log.ts';
 import { decide, type Rule } from './decide.ts';
@@ -58,6 +59,11 @@ const WHY: Record<'no_rule' | 'other_port' | 'denied', string> = {
   no_rule: 'no rule names it',
   other_port: 'the rule for this host is for another port',
   denied: 'a rule denies it',
+};
+
+/** A placeholder stands for a key, and whoever sends one elsewhere would have sent the key. */
+const PLACEHOLDER: BadRequest = {
+  bad: 'it has the placeholder of a credential, which is served on a port of its own',
 };
 
 export interface SessionProxyOptions {
@@ -229,7 +235,7 @@ export class SessionProxy {
       this.#cutSoon(tunnel);
     };
     if (!this.#first(connection)) return;
-    const target = plainTarget(request);
+    const target = carriesPlaceholder(request) ? PLACEHOLDER : plainTarget(request);
     const method = request.method ?? 'GET';
     const upstream = await this.#dial(connection, target, method, refuse);
     if (upstream === null || 'bad' in target) return;
@@ -290,8 +296,10 @@ export class SessionProxy {
       if (!connection.tunnel.destroyed) refuse(refusal);
       return null;
     };
-    if ('bad' in target)
-      return deny(this.#refusal({ host: '', port: 0 }, 'bad_request', target.bad, null), null);
+    if ('bad' in target) {
+      const reason = target === PLACEHOLDER ? 'placeholder' : 'bad_request';
+      return deny(this.#refusal({ host: '', port: 0 }, reason, target.bad, null), null);
+    }
     const { host, port } = target;
     const verdict = policies.decide(sessionId, host, port);
     if (!verdict.allowed) {
@@ -425,6 +433,10 @@ function join(tunnel: Tunnel, upstream: Socket): void {
     if (!upstream.destroyed && !(upstream.readableEnded && upstream.writableFinished))
       upstream.resetAndDestroy();
   });
+}
+
+function carriesPlaceholder({ url = '', rawHeaders }: IncomingMessage): boolean {
+  return [url, ...rawHeaders].some((text) => text.includes(PLACEHOLDER_MARK));
 }
 
 function codeOf(error: Error): string {

@@ -23,6 +23,12 @@ const STATUS: Record<EgressReason, number> = {
   not_resolved: 502,
   not_reached: 502,
   too_many: 503,
+  placeholder: 403,
+  no_secret: 401,
+  limit: 429,
+  echo: 502,
+  unsafe_answer: 502,
+  port_taken: 503,
 };
 
 export function refusalStatus({ reason }: Refusal): number {

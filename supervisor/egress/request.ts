@@ -78,7 +78,7 @@ export function plainTarget(request: IncomingMessage): PlainTarget | BadRequest 
  * Anything about the length of a body that two programs could read differently. Node's parser refuses most of it
  * earlier.
  */
-function framingProblem(request: IncomingMessage): string | null {
+export function framingProblem(request: IncomingMessage): string | null {
   const lengths = valuesOf(request, 'content-length');
   const encodings = valuesOf(request, 'transfer-encoding');
   if (lengths.length > 1) return 'it has more than one Content-Length';
@@ -116,7 +116,9 @@ export function returnedHeaders(response: IncomingMessage): string[] {
   return [...endToEnd(response.rawHeaders, []), 'Connection', 'close'];
 }
 
-function endToEnd(raw: readonly string[], without: readonly string[]): string[] {
+/** Headers without those of the connection, those that it names, and those in `without` (lower case). */
+export function endToEnd(raw: readonly string[], without: Iterable<string>): string[] {
+  const dropped = new Set(without);
   const pairs: [string, string][] = [];
   for (let at = 0; at + 1 < raw.length; at += 2) pairs.push([raw[at] ?? '', raw[at + 1] ?? '']);
   const named = new Set(
@@ -129,7 +131,7 @@ function endToEnd(raw: readonly string[], without: readonly string[]): string[] 
   return pairs
     .filter(([name]) => {
       const lower = name.toLowerCase();
-      return !CONNECTION_HEADERS.has(lower) && !named.has(lower) && !without.includes(lower);
+      return !CONNECTION_HEADERS.has(lower) && !named.has(lower) && !dropped.has(lower);
     })
     .flat();
 }

@@ -1,5 +1,6 @@
+import { credentialEnvironment, credentialsOf } from '../../protocol/credentials.ts';
 import { PROFILE_DEFAULTS, type Profile } from '../../protocol/profile.ts';
-import { NODE_ENVIRONMENT, proxyEnvironment } from '../egress/environment.ts';
+import { GIT_SETTINGS, NODE_ENVIRONMENT, proxyEnvironment } from '../egress/environment.ts';
 import type { SandboxSpec, WorkspaceSpec } from '../engine/port.ts';
 import type { SessionRow } from '../store/sessions.ts';
 
@@ -25,6 +26,7 @@ export function sandboxSpec(
     env: {
       ...proxyEnvironment(),
       ...(profile.egress === undefined ? {} : NODE_ENVIRONMENT),
+      ...credentialEnvironment(credentialsOf(profile), GIT_SETTINGS),
       ...profile.env,
       HOLDFAST_SESSION: row.id,
       HOLDFAST_SESSION_NAME: row.name,

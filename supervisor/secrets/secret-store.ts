@@ -15,7 +15,8 @@ const USE_RECORDED_EVERY_MS = 60_000;
 
 export interface SecretValue {
   readonly value: Buffer;
-  readonly version: number;
+  /** Tells this version of this secret from all others. */
+  readonly identity: string;
 }
 
 export interface SecretStoreOptions {
@@ -111,7 +112,7 @@ export class SecretStore {
     const value = this.#open(row);
     if (value === null) return null;
     this.#recordUse(row);
-    return { value, version: row.version };
+    return { value, identity: `${row.profile}/${row.name}/${row.version}` };
   }
 
   /** What is known of the secret that `use` would give; null if there is none. */

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { StoredCredentialSchema } from '../../protocol/credentials.ts';
 import { AgentSchema, ProfileSchema } from '../../protocol/profile.ts';
 import type { Profile } from '../../protocol/profile.ts';
 
@@ -19,6 +20,7 @@ export const StoredProfileSchema = ProfileSchema.extend({
     .unwrap()
     .extend({ memory: bytes, output: bytes, home: bytes })
     .optional(),
+  credentials: z.array(StoredCredentialSchema).optional(),
   idle: z.strictObject({ pause: ms, stop: ms, expire: ms }).optional(),
   retention: z.strictObject({ snapshots: ms, events: ms, artifacts: ms, memory: ms }).optional(),
 }) satisfies z.ZodType<Profile>;

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Credential } from '../../protocol/credentials.ts';
 import type { EgressEvent, RuleScope } from '../../protocol/egress.ts';
 import { Peer } from '../../protocol/wire/peer.ts';
 import { EMPTY_MAP } from '../../protocol/wire/shapes.ts';
@@ -20,6 +21,7 @@ import { Sessions } from '../../supervisor/store/sessions.ts';
 import { Egress } from '../../supervisor/egress/egress.ts';
 import { Policies } from '../../supervisor/egress/policies.ts';
 import type { ResolveName } from '../../supervisor/egress/resolver.ts';
+import type { SecretValue } from '../../supervisor/secrets/secret-store.ts';
 import { sessionId, sessionRow } from '../fixtures/store/temporary-home.ts';
 import { freePort } from './ports.ts';
 
@@ -32,6 +34,11 @@ const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: ()
 export interface InProcessEgressOptions {
   /** Addresses by name; other names do not exist. */
   readonly resolve?: ResolveName;
+  /** Served to the session, each on a free port of this machine instead of its own. */
+  readonly credentials?: readonly Credential[];
+  readonly secret?: () => SecretValue | null;
+  /** Certificates that the servers of credentials may have. */
+  readonly authorities?: readonly string[];
 }
 
 /**
@@ -50,10 +57,15 @@ export class InProcessEgress {
   readonly #sidecar: Server;
   readonly #carriers = new Set<Socket>();
   readonly #clients = new Set<Socket>();
+  /** The ports of this machine that stand for those of credentials. */
+  readonly #credentialPorts = new Map<number, number>();
+  /** Changes are served from the next `applyRules` on. */
+  credentials: readonly Credential[];
 
   private constructor(folder: string, port: number, options: InProcessEgressOptions) {
     this.#folder = folder;
     this.port = port;
+    this.credentials = options.credentials ?? [];
     this.#database = openDatabase(Home.open(join(folder, 'home')));
     const sessions = new Sessions(this.#database);
     const profiles = new Profiles(this.#database);
@@ -74,6 +86,12 @@ export class InProcessEgress {
       events,
       dial: () => dialled(socketPath),
       resolve: options.resolve ?? nowhere,
+      authorities: options.authorities,
+      credentials: {
+        of: () => this.credentials,
+        environment: () => ({}),
+        secret: () => options.secret?.() ?? null,
+      },
       log: silent,
       now,
     });
@@ -86,6 +104,7 @@ export class InProcessEgress {
   ): Promise<InProcessEgress> {
     const folder = await mkdtemp(join(tmpdir(), 'holdfast-chain-'));
     const chain = new InProcessEgress(folder, await freePort(), options);
+    for (const { listenPort } of chain.credentials) chain.#credentialPorts.set(listenPort, await freePort());
     for (const host of allowed) chain.addRule('allow', host);
     await chain.egress.waitUntilReady(chain.session);
     return chain;
@@ -96,9 +115,14 @@ export class InProcessEgress {
     this.egress.applyRules();
   }
 
+  /** The port on which a credential is served here. */
+  portOf({ listenPort }: Credential): number {
+    return this.#credentialPorts.get(listenPort) ?? listenPort;
+  }
+
   /** Connects as a process of the sandbox. */
-  async connect(): Promise<Socket> {
-    const socket = await dialled({ host: '127.0.0.1', port: this.port });
+  async connect(port = this.port): Promise<Socket> {
+    const socket = await dialled({ host: '127.0.0.1', port });
     this.#clients.add(socket);
     socket.on('error', () => undefined);
     socket.once('close', () => this.#clients.delete(socket));
@@ -106,8 +130,12 @@ export class InProcessEgress {
   }
 
   /** Sends this and reads to the end; `reset` if the connection breaks. Null after `ms` without an end. */
-  async sendRaw(bytes: string | Buffer, ms = 5000): Promise<{ text: string; reset: boolean } | null> {
-    const socket = await this.connect();
+  async sendRaw(
+    bytes: string | Buffer,
+    ms = 5000,
+    port = this.port,
+  ): Promise<{ text: string; reset: boolean } | null> {
+    const socket = await this.connect(port);
     const { promise, resolve } = Promise.withResolvers<{ text: string; reset: boolean } | null>();
     const parts: Buffer[] = [];
     const text = (): string => Buffer.concat(parts).toString('latin1');
@@ -173,8 +201,14 @@ export class InProcessEgress {
           build: randomBytes(8).toString('hex'),
           watch: 'inotify' as const,
         }),
-        'egress/accept': ({ hostPort }, { peer, signal, progress }) => {
-          const listener = this.listeners.forPort(hostPort);
+        'egress/accept': (target, { peer, signal, progress }) => {
+          const { credentialPort } = target;
+          const listener = this.listeners.forTarget({
+            ...target,
+            ...(credentialPort === undefined
+              ? {}
+              : { credentialPort: this.#credentialPorts.get(credentialPort) ?? credentialPort }),
+          });
           if (!accepts.has(listener)) listener.lease(closed);
           accepts.add(listener);
           return acceptConnection(listener, peer, signal, {

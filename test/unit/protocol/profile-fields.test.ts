@@ -29,6 +29,7 @@ function fieldsOf(schema: unknown, path = ''): [path: string, description: strin
 const HANDLER = { protocol: 'handler', entry: 'agent.py' };
 const COMMAND = { protocol: 'command', command: ['cat'] };
 const RULE = { host: 'example.org' };
+const SERVICE = { host: 'api.example.org', secret: 'KEY', as: 'bearer' };
 
 /** A profile that uses the field, and as little else as it needs. */
 const USES: Readonly<Record<string, object>> = {
@@ -58,6 +59,20 @@ const USES: Readonly<Record<string, object>> = {
   'workspace.repository.ref': { workspace: { repository: { url: 'https://example.org/x', ref: 'main' } } },
   snapshots: { snapshots: 'required' },
   setup: { setup: {} },
+  credentials: { credentials: ['anthropic'] },
+  'credentials.*.*.preset': { credentials: [{ preset: 'openai' }] },
+  'credentials.*.*.secret': { credentials: [{ preset: 'openai', secret: 'KEY' }] },
+  'credentials.*.*.host': { credentials: [SERVICE] },
+  'credentials.*.*.as': { credentials: [SERVICE] },
+  'credentials.*.*.as.*.header': { credentials: [{ ...SERVICE, as: { header: 'X-Key' } }] },
+  'credentials.*.*.as.*.basic': { credentials: [{ ...SERVICE, as: { basic: 'git' } }] },
+  'credentials.*.*.as.*.query': { credentials: [{ ...SERVICE, as: { query: 'key' } }] },
+  'credentials.*.*.url': { credentials: [{ ...SERVICE, url: 'BASE_URL' }] },
+  'credentials.*.*.key': { credentials: [{ ...SERVICE, key: 'API_KEY' }] },
+  'credentials.*.*.limits': { credentials: [{ ...SERVICE, limits: {} }] },
+  'credentials.*.*.limits.requests': { credentials: [{ ...SERVICE, limits: { requests: 1 } }] },
+  'credentials.*.*.limits.bytes': { credentials: [{ ...SERVICE, limits: { bytes: '1GiB' } }] },
+  'credentials.*.*.limits.concurrent': { credentials: [{ ...SERVICE, limits: { concurrent: 1 } }] },
   'setup.run': { setup: { run: 'make' } },
   'setup.resume': { setup: { resume: 'make' } },
   'setup.secrets': { setup: { secrets: ['A'] } },
