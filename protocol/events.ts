@@ -210,6 +210,29 @@ export const EVENT_SCHEMAS = {
     missing: bytes.optional(),
     missingPaths: z.array(z.string()).optional(),
   }),
+  /** A review was opened, or opened again with newer files. `base`, `target`: hashes of the trees. */
+  'review.opened': z.object({
+    reviewId: z.string(),
+    base: z.string(),
+    target: z.string(),
+    snapshotId: SnapshotIdSchema,
+  }),
+  /** A person decided. `paths`: the first of them. `revision`: of the review, after it. */
+  'review.decided': z.object({
+    reviewId: z.string(),
+    verdict: z.enum(['accept', 'reject']),
+    count: z.number().int().nonnegative(),
+    paths: z.array(z.string()).max(100),
+    revision: z.number().int().nonnegative(),
+  }),
+  'review.undone': z.object({
+    reviewId: z.string(),
+    verdict: z.enum(['accept', 'reject']),
+    count: z.number().int().nonnegative(),
+    revision: z.number().int().nonnegative(),
+  }),
+  /** Its accepted tree is what the next review begins with. */
+  'review.ended': z.object({ reviewId: z.string() }),
   'snapshot.deleted': z.object({ snapshotId: SnapshotIdSchema, why: z.string() }),
   /** An automatic snapshot failed. The operation that it was for continued. */
   'snapshot.failed': z.object({

@@ -27,6 +27,7 @@ import { HOST_METHODS, HOST_NOTIFICATIONS } from './host.ts';
 import { HomeIdSchema, SnapshotIdSchema } from './ids.ts';
 import { ProfileNameSchema } from './profile.ts';
 import { SECRET_METHODS } from './secrets.ts';
+import { REVIEW_METHODS } from './review.ts';
 import { SEARCH_METHODS, SEARCH_NOTIFICATIONS } from './search.ts';
 import {
   ResumeSourceSchema,
@@ -450,6 +451,7 @@ export const METHODS = {
   ...WATCH_METHODS,
   ...SEARCH_METHODS,
   ...SNAPSHOT_METHODS,
+  ...REVIEW_METHODS,
 } as const satisfies Record<string, ClientMethodShape>;
 
 /** supervisor → client. */

@@ -56,7 +56,7 @@ export const ReviewFileSchema = z.object({
   state: ReviewStateSchema,
   /** It was decided before, and has changed since. */
   again: z.boolean(),
-  /** Whether its hunks can be decided one by one. */
+  /** Whether its hunks can be decided one by one, unless its content turns out to be no text: see `review/file`. */
   byHunk: z.boolean(),
   /** Paths below it that go with it: those of a folder that became a file, or the other way round. */
   below: count,
@@ -70,6 +70,8 @@ export const LineRangeSchema = z.object(range);
 
 export const HunkSchema = z.object({
   id: HunkIdSchema,
+  /** `mode`: permission bits and extended attributes; it has no lines. */
+  what: z.enum(['lines', 'mode']),
   /** The lines of the base that it removes, and those of the target that it adds. */
   removed: LineRangeSchema,
   added: LineRangeSchema,
@@ -114,7 +116,7 @@ export const DecisionSchema = z.object({
   path: WorkspacePathSchema,
   /** The id of the file that the person saw. `conflict` if the path has another one now. */
   seen: ReviewFileIdSchema,
-  /** Only these hunks; otherwise all that is not decided. */
+  /** Only these hunks; otherwise the whole path, whatever was decided before. */
   hunks: z.array(HunkIdSchema).min(1).max(REVIEW_LIMITS.hunks).optional(),
   /** Only these lines of one hunk. */
   lines: z.object({ hunk: HunkIdSchema, removed: LineRangeSchema, added: LineRangeSchema }).optional(),

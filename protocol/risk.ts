@@ -42,7 +42,7 @@ export interface RiskyEntry {
   readonly newBytes: number | null;
   /** The target of a link, as bytes. */
   readonly link?: Uint8Array | null | undefined;
-  /** Whether the content is known to be no text. */
+  /** Whether the content is no text; undefined if nobody has looked: then the name decides. */
   readonly isBinary?: boolean | undefined;
 }
 
@@ -261,6 +261,9 @@ const GENERATED_ENDINGS = [
   '.designer.cs',
 ];
 
+const BINARY_NAME =
+  /\.(png|jpe?g|gif|webp|ico|bmp|tiff?|pdf|zip|gz|tgz|bz2|xz|zst|7z|rar|jar|war|class|exe|dll|so|dylib|a|o|obj|wasm|node|pyc|woff2?|ttf|otf|eot|mp[34]|mov|avi|webm|ogg|flac|wav|db|sqlite3?|bin|dat|iso|img)$/;
+
 /** Characters that some file systems ignore in names, so that `.g\u200cit` is `.git` there. */
 const IGNORED_CHARACTERS = /\p{Default_Ignorable_Code_Point}/gu;
 
@@ -313,7 +316,8 @@ export function risksOf(entry: RiskyEntry): Risk[] {
   if (DEPENDENCY_FILES.has(own) || DEPENDENCY_NAME.test(own)) found.add('dependencies');
   if (oldMode !== null && newMode !== null && oldMode !== newMode && type !== 'symlink') found.add('mode');
   if ((newBytes ?? 0) >= LARGE_FILE_BYTES) found.add('large');
-  if (entry.isBinary === true || type === 'fifo' || type === 'socket') found.add('binary');
+  const isBinary = entry.isBinary ?? (type === 'file' && BINARY_NAME.test(own));
+  if (isBinary || type === 'fifo' || type === 'socket') found.add('binary');
   if (isOrIsIn(GENERATED_FOLDERS) || GENERATED_ENDINGS.some((ending) => own.endsWith(ending)))
     found.add('generated');
   return RISKS.filter((risk) => found.has(risk));

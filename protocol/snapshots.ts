@@ -19,6 +19,7 @@ export const SNAPSHOT_REASONS = [
   'before-restore',
   'before-reset',
   'before-delete',
+  'before-review',
 ] as const;
 export const SnapshotReasonSchema = z.enum(SNAPSHOT_REASONS);
 export type SnapshotReason = z.infer<typeof SnapshotReasonSchema>;

@@ -42,6 +42,8 @@ function formatReason({ reason, turn }: Pick<Snapshot, 'reason' | 'turn'>): stri
       return 'Before reset';
     case 'before-delete':
       return 'Before deletion';
+    case 'before-review':
+      return 'Reviewed';
   }
 }
 

@@ -53,6 +53,7 @@ export const MODULES = {
     workspace: ['base', 'store', 'history', 'profiles'],
     sandboxes: ['base', 'store', 'history', 'engine', 'egress', 'workspace'],
     snapshots: ['base', 'store', 'history', 'engine', 'profiles', 'workspace', 'sandboxes'],
+    reviews: ['base', 'store', 'history', 'workspace', 'snapshots'],
     turns: ['base', 'store', 'history', 'conversation', 'agents', 'workspace', 'sandboxes'],
     terminals: ['base', 'store', 'history', 'engine', 'workspace', 'sandboxes'],
     sessions: [
@@ -79,6 +80,7 @@ export const MODULES = {
       'profiles',
       'workspace',
       'snapshots',
+      'reviews',
       'turns',
       'terminals',
       'sessions',
@@ -96,7 +98,7 @@ export const MODULES = {
         'workspace',
         'sandboxes',
       ],
-      ...['snapshots', 'turns', 'terminals', 'sessions', 'doctor', 'rpc'],
+      ...['snapshots', 'reviews', 'turns', 'terminals', 'sessions', 'doctor', 'rpc'],
     ],
   },
 };

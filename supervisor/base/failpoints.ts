@@ -64,6 +64,8 @@ export const FAILPOINTS = [
   'fork.after-row',
   'fork.before-files',
   'fork.after-files',
+  'review.after-intent',
+  'review.after-file',
 ] as const;
 export type FailpointName = (typeof FAILPOINTS)[number];
 

@@ -54,6 +54,11 @@ import { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
 import { SnapshotService } from '../snapshots/snapshot-service.ts';
 import { LineageStores } from '../snapshots/store/lineage-stores.ts';
 import { TurnSnapshots } from '../snapshots/turn-snapshots.ts';
+import { ReviewDecisions } from '../reviews/review-decisions.ts';
+import { ReviewTrees } from '../reviews/review-trees.ts';
+import { Reviews } from '../reviews/reviews.ts';
+import { TextComparison } from '../reviews/text-comparison.ts';
+import { WorkspaceChanges } from '../reviews/workspace-changes.ts';
 import { openDatabase } from '../store/database.ts';
 import { SecretFiles } from '../secrets/secret-files.ts';
 import { SecretStore } from '../secrets/secret-store.ts';
@@ -64,6 +69,7 @@ import { Operations } from '../store/operations.ts';
 import { Profiles } from '../store/profiles.ts';
 import { DiskReserve } from '../store/reserve.ts';
 import { SecretRows } from '../store/secrets.ts';
+import { ReviewRows } from '../store/reviews.ts';
 import { type SessionRow, Sessions } from '../store/sessions.ts';
 import { Snapshots } from '../store/snapshots.ts';
 import { TerminalRows } from '../store/terminals.ts';
@@ -111,6 +117,12 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
   const work = createWork({ ...storage, ...sandboxes, ...snapshots }, log);
   const sessions = createSessions({ ...storage, ...network, ...sandboxes, ...snapshots, ...work }, log);
   const payloads = new BufferPool();
+  /** For calls about files. */
+  const filesConnections = new FilesConnections(sandboxes.access, payloads);
+  const review = createReviews(
+    { ...storage, ...sandboxes, ...snapshots, ...sessions, filesConnections },
+    program,
+  );
   return {
     ...storage,
     ...network,
@@ -118,12 +130,20 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
     ...snapshots,
     ...work,
     ...sessions,
-    sessionRuntime: new SessionRuntime({ ...storage, ...sandboxes, ...snapshots, ...work, ...sessions }),
+    ...review,
+    sessionRuntime: new SessionRuntime({
+      ...storage,
+      ...sandboxes,
+      ...snapshots,
+      ...work,
+      ...sessions,
+      ...review,
+    }),
     profileService: createProfiles({ ...storage, ...network, ...sessions }, program, log),
     deletedSessions: new DeletedSessionContents({ ...storage, log: log.child('history') }),
     /** Buffers of bytes that pass between clients and sidecars. */
     payloads,
-    filesConnections: new FilesConnections(sandboxes.access, payloads),
+    filesConnections,
     /** Separate connections for watches and searches, whose calls are long. */
     watchConnections: new FilesConnections(sandboxes.access, payloads),
   };
@@ -152,6 +172,7 @@ function openStorage(home: Home, log: Log) {
     sessions,
     turns: new Turns(database),
     snapshots: new Snapshots(database),
+    reviewRows: new ReviewRows(database),
     profiles: new Profiles(database),
     operations: new Operations(database),
     reserve: new DiskReserve(home),
@@ -476,6 +497,25 @@ function createHostFeed(below: Storage & SnapshotLayer & { readonly views: Sessi
   events.subscribeAll((event) => feed.handleEvent(event));
   engine.onStatus((status) => feed.handleEngineStatus(status));
   return feed;
+}
+
+/** What people decide about the changes of agents. */
+function createReviews(
+  below: Storage & Sandboxes & SnapshotLayer & SessionLayer & { readonly filesConnections: FilesConnections },
+  program: Program,
+) {
+  const { reviewRows: rows, filesConnections } = below;
+  const own = { ...below, rows, mutex: new KeyedMutex(), workspace: new WorkspaceChanges(filesConnections) };
+  const texts = new TextComparison(program.lineWorker);
+  const reviews = new Reviews({
+    ...own,
+    texts,
+    trees: new ReviewTrees(below),
+    finishPending: (sessionId) => reviewDecisions.finishPending(sessionId),
+  });
+  const reviewDecisions: ReviewDecisions = new ReviewDecisions({ ...own, reviews });
+  below.removal.sessionDeleted.on(({ id }) => reviews.removeOfSession(id));
+  return { reviews, reviewDecisions, reviewTexts: texts };
 }
 
 function createProfiles(below: Storage & Network & SessionLayer, program: Program, log: Log) {

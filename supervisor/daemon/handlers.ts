@@ -8,6 +8,7 @@ import { withStorageLimits } from '../rpc/handlers/storage-limit.ts';
 import { conversationHandlers } from '../rpc/handlers/conversation.ts';
 import { searchHandlers } from '../rpc/handlers/search.ts';
 import { watchHandlers } from '../rpc/handlers/watch.ts';
+import { reviewHandlers } from '../rpc/handlers/review.ts';
 import { snapshotHandlers } from '../rpc/handlers/snapshot.ts';
 import { deployHandlers } from '../rpc/handlers/deploy.ts';
 import { policyHandlers } from '../rpc/handlers/policy.ts';
@@ -90,6 +91,10 @@ export function createHandlers(
       live: services.conversationLive,
       search: services.conversationSearch,
       sessionId,
+    }),
+    ...reviewHandlers<ClientPeer>({
+      ...services,
+      findSession: (reference) => sessionService.find(reference),
     }),
     ...terminalHandlers<ClientPeer>({ terminals, sessionId }),
     ...sessionHandlers<ClientPeer>({

@@ -7,6 +7,7 @@ import type { SidecarConnections } from '../sandboxes/sidecar-connections.ts';
 import type { DrainedSessions } from '../sessions/drained-sessions.ts';
 import type { InterruptedWork } from '../sessions/interrupted-work.ts';
 import type { Conversations } from '../conversation/conversations.ts';
+import type { TextComparison } from '../reviews/text-comparison.ts';
 import type { Comparisons } from '../snapshots/comparisons.ts';
 import type { Hydration } from '../snapshots/hydration.ts';
 import type { SnapshotMaintenance } from '../snapshots/maintenance.ts';
@@ -33,6 +34,7 @@ export interface SessionRuntimeOptions {
   readonly snapshotService: SnapshotService;
   readonly turnSnapshots: TurnSnapshots;
   readonly comparisons: Comparisons;
+  readonly reviewTexts: TextComparison;
   readonly maintenance: SnapshotMaintenance;
   readonly hydration: Hydration;
   readonly queue: TurnQueue;
@@ -102,6 +104,7 @@ export class SessionRuntime {
     await scanCaches.close();
     await maintenance.close();
     await comparisons.close();
+    await this.#services.reviewTexts.close();
     await snapshotService.close();
     await sidecars.close();
     observations.close();

@@ -137,6 +137,10 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
     case 'workspace.near-limit':
     case 'workspace.restored':
     case 'workspace.hydration-failed':
+    case 'review.opened':
+    case 'review.decided':
+    case 'review.undone':
+    case 'review.ended':
     case 'snapshot.created':
     case 'snapshot.deleted':
     case 'snapshot.failed':

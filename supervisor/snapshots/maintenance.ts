@@ -6,6 +6,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../base/log.ts';
 import type { Operations } from '../store/operations.ts';
 import type { DiskReserve } from '../store/reserve.ts';
+import type { ReviewRows } from '../store/reviews.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
 import {
@@ -31,6 +32,7 @@ const MAX_REPORTED_DAMAGES = 1000;
 
 export interface SnapshotMaintenanceOptions {
   readonly snapshots: Snapshots;
+  readonly reviewRows: Pick<ReviewRows, 'roots'>;
   readonly sessions: Sessions;
   readonly stores: LineageStores;
   readonly operations: Operations;
@@ -226,9 +228,9 @@ export class SnapshotMaintenance {
     this.#measured.set(lineage, { of: idsOf(rows), bytes });
   }
 
-  /** The roots that must stay: those of snapshots, of pending restores, and leased ones. */
+  /** The roots that must stay: those of snapshots, of reviews, of pending restores, and leased ones. */
   #roots(lineage: string): Hash[] {
-    const { snapshots, operations, sessions, leasedRoots } = this.#options;
+    const { snapshots, reviewRows, operations, sessions, leasedRoots } = this.#options;
     const intended = operations
       .pending()
       .filter(({ sessionId }) => sessionId !== null && sessions.get(sessionId)?.lineage === lineage)
@@ -238,7 +240,11 @@ export class SnapshotMaintenance {
           return root.success ? [root.data] : [];
         });
       });
-    const hashes = new Set([...snapshots.listByLineage(lineage).flatMap(rootsOfOne), ...intended]);
+    const hashes = new Set([
+      ...snapshots.listByLineage(lineage).flatMap(rootsOfOne),
+      ...reviewRows.roots(lineage),
+      ...intended,
+    ]);
     return [...[...hashes].map(parseHash), ...leasedRoots.listByLineage(lineage)];
   }
 

@@ -5,6 +5,7 @@ import type { EventLog } from '../history/event-log.ts';
 import type { Database } from '../store/database.ts';
 import type { Operations } from '../store/operations.ts';
 import type { DiskReserve } from '../store/reserve.ts';
+import type { ReviewRows } from '../store/reviews.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
 import type { SnapshotFilter, SnapshotPatch, SnapshotRow, Snapshots } from '../store/snapshots.ts';
 import type { Turns } from '../store/turns.ts';
@@ -24,6 +25,8 @@ export interface SnapshotServiceOptions {
   readonly database: Database;
   readonly sessions: Sessions;
   readonly snapshots: Snapshots;
+  /** Their trees keep a store like snapshots. */
+  readonly reviewRows: Pick<ReviewRows, 'roots'>;
   readonly stores: LineageStores;
   readonly events: EventLog;
   readonly turns: Turns;
@@ -207,10 +210,11 @@ export class SnapshotService {
     this.#options.database.afterCommit(() => this.removeUnusedStore(session.lineage));
   }
 
-  /** Removes, in the background, the store of a lineage that has no snapshot left. */
+  /** Removes, in the background, the store of a lineage that has no snapshot and no review left. */
   removeUnusedStore(lineage: string): void {
-    const { stores, snapshots, log } = this.#options;
-    const none = (): boolean => snapshots.listByLineage(lineage).length === 0;
+    const { stores, snapshots, reviewRows, log } = this.#options;
+    const none = (): boolean =>
+      snapshots.listByLineage(lineage).length === 0 && reviewRows.roots(lineage).length === 0;
     if (!none()) return;
     this.#cleanup = this.#cleanup
       .then(() => stores.remove(lineage, none))

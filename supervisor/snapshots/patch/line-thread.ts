@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { unifiedHunks } from './hunks.ts';
-import type { LineLimits } from './line-changes.ts';
+import { type LineChange, lineChanges, type LineLimits } from './line-changes.ts';
 import type { LineWork } from './line-worker.ts';
 
 /** Limits for comparing the lines of one file; beyond them the rest is replaced as a whole. */
@@ -26,21 +26,40 @@ export class LineThread {
    * correct.
    */
   async hunks(before: Buffer, after: Buffer): Promise<Buffer> {
+    const found = await this.#ask('hunks', before, after);
+    if (found !== null) return Buffer.from(found.buffer, found.byteOffset, found.byteLength);
+    await this.close();
+    return unifiedHunks(before, after, REPLACE_ALL);
+  }
+
+  /** As `hunks`, without the text: which lines change. */
+  async changes(before: Buffer, after: Buffer): Promise<LineChange[]> {
+    const found = await this.#ask('changes', before, after);
+    if (found === null) {
+      await this.close();
+      return lineChanges(before, after, REPLACE_ALL);
+    }
+    const numbers = new Uint32Array(found.buffer, found.byteOffset, found.byteLength / 4);
+    return Array.from({ length: numbers.length / 4 }, (_, index) => {
+      const [beforeStart = 0, beforeEnd = 0, afterStart = 0, afterEnd = 0] = numbers.subarray(index * 4);
+      return { beforeStart, beforeEnd, afterStart, afterEnd };
+    });
+  }
+
+  /** Null if the thread fails. */
+  async #ask(wanted: LineWork['wanted'], before: Buffer, after: Buffer): Promise<Uint8Array | null> {
     const worker = (this.#worker ??= this.#start());
-    const found = await new Promise<Uint8Array | null>((resolve) => {
-      const finish = (hunks: Uint8Array | null): void => {
+    return await new Promise<Uint8Array | null>((resolve) => {
+      const finish = (answer: Uint8Array | null): void => {
         clearTimeout(timer);
         worker.off('message', finish).off('error', fail).off('exit', fail);
-        resolve(hunks);
+        resolve(answer);
       };
       const fail = (): void => finish(null);
       const timer = setTimeout(fail, ANSWER_TIMEOUT_MS);
       worker.on('message', finish).on('error', fail).on('exit', fail);
-      worker.postMessage({ before, after, ...LIMITS } satisfies LineWork);
+      worker.postMessage({ wanted, before, after, ...LIMITS } satisfies LineWork);
     });
-    if (found !== null) return Buffer.from(found.buffer, found.byteOffset, found.byteLength);
-    await this.close();
-    return unifiedHunks(before, after, REPLACE_ALL);
   }
 
   #start(): Worker {

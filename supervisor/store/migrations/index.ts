@@ -8,6 +8,7 @@ import { contents } from './007-contents.ts';
 import { secrets } from './008-secrets.ts';
 import { agentHome } from './009-agent-home.ts';
 import { conversation } from './010-conversation.ts';
+import { reviews } from './011-reviews.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -27,4 +28,5 @@ export const MIGRATIONS: readonly Migration[] = [
   secrets,
   agentHome,
   conversation,
+  reviews,
 ];

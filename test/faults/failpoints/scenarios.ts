@@ -2,6 +2,7 @@ import { describe, test } from 'vitest';
 import { FAILPOINTS, type FailpointName } from '../../../supervisor/base/failpoints.ts';
 import { deployScenario, undeployScenario } from './profiles.ts';
 import { handoverScenario } from './programs.ts';
+import { reviewScenario } from './reviews.ts';
 import { createScenario, deleteScenario, pauseScenario, startScenario, stopScenario } from './sessions.ts';
 import {
   gcScenario,
@@ -77,6 +78,8 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'fork.after-row': forkScenario,
   'fork.before-files': forkScenario,
   'fork.after-files': forkScenario,
+  'review.after-intent': reviewScenario,
+  'review.after-file': reviewScenario,
 };
 
 type OperationOf<Name> = Name extends `${infer Operation}.${string}` ? Operation : never;
@@ -104,6 +107,7 @@ const PARTS: Record<Operation, ScenarioGroup> = {
   freeze: 'snapshots',
   restore: 'snapshots',
   fork: 'snapshots',
+  review: 'snapshots',
 };
 
 /** The tests of a part. */

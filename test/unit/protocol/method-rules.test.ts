@@ -41,6 +41,10 @@ const READING: readonly MethodName[] = [
   'snapshot/diff',
   'snapshot/patch',
   'snapshot/preview',
+  'review/show',
+  'review/files',
+  'review/file',
+  'review/read',
 ];
 
 /** Methods that change something and leave the same state when the same parameters are sent again, and why. */
@@ -55,6 +59,8 @@ const IDEMPOTENT: Readonly<Partial<Record<MethodName, string>>> = {
   'secret/set': 'the same value with the same expiry keeps its version',
   'secret/remove': 'a removed secret stays removed',
   'snapshot/update': 'sets the given values',
+  'review/open': 'another snapshot of the same files; decisions stay',
+  'review/tree': 'the same decisions give the same tree',
 };
 
 function methodsWith(repeat: ClientMethodShape['repeat']): string[] {

@@ -6,6 +6,7 @@ import { SnapshotMaintenance } from '../../../supervisor/snapshots/maintenance.t
 import { Operations } from '../../../supervisor/store/operations.ts';
 import { DiskReserve } from '../../../supervisor/store/reserve.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
+import { ReviewRows } from '../../../supervisor/store/reviews.ts';
 import { Snapshots } from '../../../supervisor/store/snapshots.ts';
 import { SeededRandom } from '../../fixtures/protocol/seeded-random.ts';
 import {
@@ -43,6 +44,7 @@ function rooms() {
   const clock = { now: NOW };
   const upkeep = new SnapshotMaintenance({
     snapshots,
+    reviewRows: new ReviewRows(database),
     sessions,
     stores,
     operations,

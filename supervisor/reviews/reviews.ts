@@ -1,0 +1,453 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import { formatPath } from '../../protocol/paths.ts';
+import {
+  type Hunk,
+  type Review,
+  type ReviewBase,
+  type ReviewCounts,
+  type ReviewFile,
+  REVIEW_LIMITS,
+  type REVIEW_SIDES,
+} from '../../protocol/review.ts';
+import type { TreeEntry } from '../../snapshot-format/entries.ts';
+import { type ObjectReader, parseHash } from '../../snapshot-format/objects.ts';
+import type { Ids } from '../base/ids.ts';
+import { isoTime } from '../base/iso-time.ts';
+import type { KeyedMutex } from '../base/keyed-mutex.ts';
+import type { EventLog } from '../history/event-log.ts';
+import type { Database } from '../store/database.ts';
+import type { DecisionState, ReviewRow, ReviewRows } from '../store/reviews.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
+import type { Turns } from '../store/turns.ts';
+import { SnapshotFiles } from '../snapshots/files/snapshot-files.ts';
+import type { SnapshotCallOptions } from '../snapshots/connection.ts';
+import type { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
+import { carryDecision } from './carry.ts';
+import { acceptedText } from './line-decisions.ts';
+import { type ComparedTrees, type ReviewTrees, unitAt } from './review-trees.ts';
+import { isDecidedByHunk, type ReviewUnit } from './review-units.ts';
+import { fileBytes, type TextComparison } from './text-comparison.ts';
+import { hunksOf, stateOf, type UnitHunk, type UnitText } from './unit-state.ts';
+
+export interface ReviewsOptions {
+  readonly database: Database;
+  readonly rows: ReviewRows;
+  readonly snapshots: Snapshots;
+  readonly turns: Turns;
+  readonly events: EventLog;
+  readonly snapshotCreation: Pick<SnapshotCreation, 'create'>;
+  readonly trees: ReviewTrees;
+  readonly texts: TextComparison;
+  /** One change of a session's review at a time. */
+  readonly mutex: KeyedMutex;
+  readonly ids: Ids;
+  /** Finishes what an earlier supervisor began to write into the workspace. The caller holds the mutex. */
+  readonly finishPending: (sessionId: string) => Promise<void>;
+  /** ms since 1970. */
+  readonly now: () => number;
+}
+
+/** A review with what it compares and what was decided. */
+export interface OpenReview {
+  readonly row: ReviewRow;
+  readonly compared: ComparedTrees;
+  readonly decisions: Map<string, DecisionState>;
+}
+
+export interface FilesPage {
+  readonly review: Review;
+  readonly files: ReviewFile[];
+  readonly nextCursor: string | null;
+}
+
+/**
+ * Reviews of sessions: what differs between a base and the workspace, and what a person decided about it. Nothing counts
+ * as accepted that nobody accepted.
+ */
+export class Reviews {
+  readonly #options: ReviewsOptions;
+  /** The decisions of open reviews by review; the database has the same. */
+  readonly #decisions = new Map<string, Map<string, DecisionState>>();
+
+  constructor(options: ReviewsOptions) {
+    this.#options = options;
+  }
+
+  /** Errors: `not_found` without anything to compare with, those of creating a snapshot. */
+  async open(
+    session: SessionRow,
+    base: ReviewBase | undefined,
+    options: SnapshotCallOptions,
+  ): Promise<Review> {
+    const { mutex, finishPending, snapshotCreation } = this.#options;
+    return await mutex.run(session.id, async () => {
+      await finishPending(session.id);
+      const chosen = this.#baseOf(session, base);
+      const created = await snapshotCreation.create(session.id, { reason: 'before-review', ...options });
+      if (created === null) throw new HoldfastError('internal', 'A snapshot for a review was skipped');
+      const earlier = this.#options.rows.findOpen(session.id);
+      if (earlier !== null && chosen !== null) await this.#end(earlier, options.signal);
+      if (earlier === null || chosen !== null)
+        return await this.#begin(session, base ?? 'last', chosen, created.row);
+      return await this.#continue(earlier, created.row, options.signal);
+    });
+  }
+
+  /** Errors: `not_found` if no review is open. */
+  async show(session: SessionRow, signal?: AbortSignal): Promise<Review> {
+    return await this.withOpen(session.id, signal, (open) => Promise.resolve(viewOf(open)));
+  }
+
+  async files(
+    session: SessionRow,
+    { cursor, limit = REVIEW_LIMITS.files }: { cursor?: string | undefined; limit?: number | undefined },
+    signal?: AbortSignal,
+  ): Promise<FilesPage> {
+    return await this.withOpen(session.id, signal, (open) => {
+      const { row, compared, decisions } = open;
+      const stamp = row.targetRoot.slice(0, 16);
+      const from = cursor === undefined ? 0 : offsetOf(cursor, stamp);
+      const files: ReviewFile[] = [];
+      let characters = 0;
+      let at = from;
+      for (; at < compared.units.length && files.length < limit && characters < PAGE_CHARACTERS; at += 1) {
+        const unit = compared.units[at];
+        if (unit === undefined) break;
+        files.push(fileView(unit, decisions.get(unit.key) ?? null));
+        // An upper bound: an escaped byte takes three characters, and a character up to three bytes.
+        characters += 400 + unit.key.length + (unit.origin === null ? 0 : unit.key.length);
+      }
+      const nextCursor = at < compared.units.length ? `${at}.${stamp}` : null;
+      return Promise.resolve({ review: viewOf(open), files, nextCursor });
+    });
+  }
+
+  /** One path with its hunks. */
+  async file(
+    session: SessionRow,
+    path: string,
+    signal?: AbortSignal,
+  ): Promise<{ file: ReviewFile; hunks: Hunk[] }> {
+    return await this.withOpen(session.id, signal, async ({ compared, decisions }, reader) => {
+      const unit = unitAt(compared, path);
+      const state = decisions.get(unit.key) ?? null;
+      const text = await this.textOf(unit, state, reader);
+      const hunks = text === null ? [] : hunksOf(unit, text, state).map(hunkView);
+      return { file: { ...fileView(unit, state), byHunk: text !== null }, hunks };
+    });
+  }
+
+  /** The bytes of a file on one side. Errors: the `file_*` codes. */
+  async read(
+    session: SessionRow,
+    {
+      path,
+      side,
+      offset = 0,
+    }: { path: string; side: (typeof REVIEW_SIDES)[number]; offset?: number | undefined },
+    signal?: AbortSignal,
+  ): Promise<{ size: number; bytes: Buffer }> {
+    return await this.withOpen(session.id, signal, async ({ row, compared, decisions }, reader) => {
+      const unit = compared.byKey.get(path);
+      const state = decisions.get(path);
+      if (side === 'accepted' && unit !== undefined && state?.whole === null && state.text !== null) {
+        const { before, after } = unit;
+        if (before?.type === 'file' && after?.type === 'file') {
+          const all = acceptedText(
+            await fileBytes(reader, before),
+            await fileBytes(reader, after),
+            state.text,
+          );
+          return { size: all.length, bytes: all.subarray(offset, offset + REVIEW_LIMITS.textBytes) };
+        }
+      }
+      const isTarget = side === 'target' || (side === 'accepted' && state?.whole === 'accept');
+      const root = isTarget ? row.targetRoot : row.baseRoot;
+      const { size, bytes } = await new SnapshotFiles(reader, parseHash(root)).read(path, { offset });
+      return { size, bytes };
+    });
+  }
+
+  /** Stores the accepted tree, unless it is stored already. */
+  async tree(session: SessionRow, signal?: AbortSignal): Promise<Review> {
+    const { mutex, finishPending } = this.#options;
+    return await mutex.run(session.id, async () => {
+      await finishPending(session.id);
+      await this.#storeAccepted(this.#openRow(session.id), signal);
+      return await this.show(session, signal);
+    });
+  }
+
+  /** Ends the review of a session: its accepted tree is what the next one begins with. */
+  async end(session: SessionRow, signal?: AbortSignal): Promise<void> {
+    await this.#options.mutex.run(session.id, () => this.#end(this.#openRow(session.id), signal));
+  }
+
+  /** Forgets the reviews of a session that is deleted. Part of the caller's transaction. */
+  removeOfSession(sessionId: string): void {
+    const open = this.#options.rows.findOpen(sessionId);
+    if (open !== null) this.#decisions.delete(open.id);
+    this.#options.rows.removeOfSession(sessionId);
+  }
+
+  /** Runs `act` with the open review while its objects stay. Errors: `not_found`. */
+  async withOpen<T>(
+    sessionId: string,
+    signal: AbortSignal | undefined,
+    act: (open: OpenReview, reader: ObjectReader) => Promise<T>,
+  ): Promise<T> {
+    const row = this.#openRow(sessionId);
+    const { trees } = this.#options;
+    return await trees.use(row.lineage, async (store) => {
+      const compared = await trees.compare(store, row, signal);
+      // It may have been decided on meanwhile.
+      const current = this.#openRow(sessionId);
+      if (current.targetRoot !== row.targetRoot || current.id !== row.id) throw reviewMoved();
+      return await act({ row: current, compared, decisions: this.decisionsOf(current.id) }, store);
+    });
+  }
+
+  /** The decisions about the paths of a review. The map is the cache itself. */
+  decisionsOf(reviewId: string): Map<string, DecisionState> {
+    const known = this.#decisions.get(reviewId);
+    if (known !== undefined) return known;
+    const rows = this.#options.rows.decisions(reviewId);
+    const found = new Map(rows.map(({ path, state }) => [path, state]));
+    this.#decisions.set(reviewId, found);
+    return found;
+  }
+
+  /** The text of a unit that is decided by hunks; null for any other. */
+  async textOf(
+    unit: ReviewUnit,
+    state: DecisionState | null,
+    reader: ObjectReader,
+  ): Promise<UnitText | null> {
+    const { before, after } = unit;
+    if (!isDecidedByHunk(unit) || before?.type !== 'file' || after?.type !== 'file') return null;
+    const [base, target] = [await fileBytes(reader, before), await fileBytes(reader, after)];
+    if (base.includes(0) || target.includes(0) || base.equals(target)) return null;
+    const changes = state?.text?.changes ?? (await this.#options.texts.changes(unit.id, base, target));
+    return { base, target, changes };
+  }
+
+  #openRow(sessionId: string): ReviewRow {
+    const row = this.#options.rows.findOpen(sessionId);
+    if (row !== null) return row;
+    throw new HoldfastError('not_found', 'No review of this session is open', {
+      next: 'open one with `holdfast review SESSION`',
+    });
+  }
+
+  /** What a new review begins with; null to go on with the open one. */
+  #baseOf(
+    session: SessionRow,
+    base: ReviewBase | undefined,
+  ): { readonly root: string; readonly snapshotId: string | null } | null {
+    const { rows, snapshots, turns } = this.#options;
+    const open = rows.findOpen(session.id);
+    if (open !== null && (base === undefined || base === open.baseSpec)) return null;
+    const spec = base ?? 'last';
+    const ofSnapshot = (row: SnapshotRow) => ({ root: row.root, snapshotId: row.id });
+    if (spec === 'last') {
+      const ended = rows.newestEnded(session.id);
+      const root = ended?.acceptedRoot ?? null;
+      if (root !== null) return { root, snapshotId: null };
+      if (open !== null && open.baseSpec === 'start') return null;
+    }
+    if (spec === 'last' || spec === 'start') {
+      const oldest =
+        session.origin === null
+          ? (snapshots.listBySession(session.id)[0] ?? null)
+          : snapshots.get(session.origin);
+      if (oldest !== null) return ofSnapshot(oldest);
+      throw new HoldfastError('not_found', `There is nothing to review in ${session.name}`, {
+        why: 'the session has no snapshot from before its first turn',
+        next: 'run a turn first',
+      });
+    }
+    if (spec.startsWith('turn:')) {
+      const turn = turns.getOrThrow(spec.slice('turn:'.length));
+      const id = turn.sessionId === session.id ? (turn.snapshot?.snapshotId ?? null) : null;
+      const row = id === null ? null : snapshots.get(id);
+      if (row !== null) return ofSnapshot(row);
+      throw new HoldfastError('not_found', `There is no snapshot of ${session.name} from before ${turn.id}`, {
+        next: 'see `holdfast snapshot list SESSION`',
+      });
+    }
+    const row = snapshots.getOrThrow(spec.slice('snapshot:'.length));
+    if (row.lineage === session.lineage) return ofSnapshot(row);
+    throw new HoldfastError('not_found', `There is no snapshot ${row.id} of ${session.name}`);
+  }
+
+  async #begin(
+    session: SessionRow,
+    spec: ReviewBase,
+    base: { readonly root: string; readonly snapshotId: string | null } | null,
+    target: SnapshotRow,
+  ): Promise<Review> {
+    if (base === null) throw new HoldfastError('internal', 'A review without a base');
+    const { rows, ids, now, database } = this.#options;
+    const at = now();
+    database.transaction(() => {
+      rows.insert({
+        id: ids.next('rev'),
+        sessionId: session.id,
+        lineage: session.lineage,
+        createdAt: at,
+        updatedAt: at,
+        endedAt: null,
+        baseSpec: spec,
+        baseSnapshot: base.snapshotId,
+        baseRoot: base.root,
+        targetSnapshot: target.id,
+        targetRoot: target.root,
+        acceptedRoot: null,
+        revision: 0,
+      });
+      this.#tellOpened(session.id);
+    });
+    return await this.show(session);
+  }
+
+  /** Carries the decisions over to a newer target. */
+  async #continue(row: ReviewRow, target: SnapshotRow, signal?: AbortSignal): Promise<Review> {
+    const { database, rows, trees, texts, now } = this.#options;
+    const patch = { targetSnapshot: target.id, targetRoot: target.root, updatedAt: now() };
+    return await trees.use(row.lineage, async (store) => {
+      const isSame = row.targetRoot === target.root;
+      const before = this.decisionsOf(row.id);
+      const after = new Map<string, DecisionState>();
+      const compared = await trees.compare(store, { ...row, targetRoot: target.root }, signal);
+      if (isSame) {
+        database.transaction(() => rows.update(row.id, patch));
+      } else {
+        const old = before.size === 0 ? null : await trees.compare(store, row, signal);
+        for (const [path, state] of before) {
+          const unit = compared.byKey.get(path);
+          if (unit === undefined) continue;
+          const carried = await carryDecision(state, old?.byKey.get(path) ?? null, unit, store, texts);
+          if (carried !== null) after.set(path, carried);
+        }
+        database.transaction(() => {
+          rows.clearDecisions(row.id);
+          for (const [path, state] of after) {
+            rows.decide(row.id, path, compared.byKey.get(path)?.id ?? '', state);
+          }
+          rows.update(row.id, { ...patch, acceptedRoot: null, revision: row.revision + 1 });
+          this.#tellOpened(row.sessionId);
+        });
+        this.#decisions.set(row.id, after);
+      }
+      const current = this.#openRow(row.sessionId);
+      return viewOf({ row: current, compared, decisions: isSame ? before : after });
+    });
+  }
+
+  async #end(row: ReviewRow, signal?: AbortSignal): Promise<void> {
+    await this.#storeAccepted(row, signal);
+    const { database, rows, now, events } = this.#options;
+    database.transaction(() => {
+      rows.end(row, now());
+      events.append(row.sessionId, [{ type: 'review.ended', data: { reviewId: row.id } }]);
+    });
+    this.#decisions.delete(row.id);
+  }
+
+  async #storeAccepted(row: ReviewRow, signal?: AbortSignal): Promise<void> {
+    if (row.acceptedRoot !== null) return;
+    const { trees, rows, snapshots } = this.#options;
+    const target = snapshots.get(row.targetSnapshot);
+    await trees.storeAccepted(
+      { ...row, isTargetComplete: target?.missing === 0 },
+      this.decisionsOf(row.id),
+      (root) => rows.update(row.id, { acceptedRoot: root }),
+      signal,
+    );
+  }
+
+  #tellOpened(sessionId: string): void {
+    const { events } = this.#options;
+    const { id, baseRoot, targetRoot, targetSnapshot } = this.#openRow(sessionId);
+    const data = { reviewId: id, base: baseRoot, target: targetRoot, snapshotId: targetSnapshot };
+    events.append(sessionId, [{ type: 'review.opened', data }]);
+  }
+}
+
+/** Characters of one page, so that the answer fits into one line of at most 1 MiB. */
+const PAGE_CHARACTERS = 512 * 1024;
+
+function offsetOf(cursor: string, stamp: string): number {
+  const [offset = '', of] = cursor.split('.');
+  if (of !== stamp) throw reviewMoved();
+  if (!/^\d{1,9}$/.test(offset)) {
+    throw new HoldfastError('invalid_params', 'The cursor is not from a review', {
+      next: 'leave it out to start from the beginning',
+    });
+  }
+  return Number(offset);
+}
+
+export function reviewMoved(): HoldfastError {
+  return new HoldfastError('conflict', 'The review has been opened again meanwhile', {
+    why: 'it compares with newer files now',
+    next: 'ask for it again',
+  });
+}
+
+/** The review as clients see it. */
+export function viewOf({ row, compared, decisions }: OpenReview): Review {
+  const counts: ReviewCounts = {
+    files: compared.units.length,
+    toReview: 0,
+    accepted: 0,
+    rejected: 0,
+    partial: 0,
+  };
+  if (decisions.size === 0) counts.toReview = counts.files;
+  else {
+    for (const unit of compared.units) {
+      const state = stateOf(unit, decisions.get(unit.key) ?? null);
+      if (state === 'to-review') counts.toReview += 1;
+      else if (state === 'accepted' || state === 'rejected') counts[state] += 1;
+      else counts.partial += 1;
+    }
+  }
+  return {
+    id: row.id,
+    sessionId: row.sessionId,
+    createdAt: isoTime(row.createdAt),
+    updatedAt: isoTime(row.updatedAt),
+    base: { spec: row.baseSpec, snapshotId: row.baseSnapshot, root: row.baseRoot },
+    target: { snapshotId: row.targetSnapshot, root: row.targetRoot },
+    accepted: row.acceptedRoot === null ? null : { root: row.acceptedRoot },
+    revision: row.revision,
+    counts,
+  };
+}
+
+function fileView(unit: ReviewUnit, state: DecisionState | null): ReviewFile {
+  const { before, after, origin } = unit;
+  const sizeOf = (entry: TreeEntry | null): number | null => (entry?.type === 'file' ? entry.size : null);
+  return {
+    path: unit.key,
+    id: unit.id,
+    kind: unit.kind,
+    ...(origin === null ? {} : { oldPath: formatPath(origin.path) }),
+    type: (after ?? before)?.type ?? 'file',
+    oldBytes: origin?.size ?? sizeOf(before),
+    newBytes: sizeOf(after),
+    oldMode: origin?.mode ?? before?.mode ?? null,
+    newMode: after?.mode ?? null,
+    state: stateOf(unit, state),
+    again: state?.again ?? false,
+    byHunk: isDecidedByHunk(unit),
+    below: unit.below,
+    risks: [...unit.risks],
+  };
+}
+
+function hunkView({ id, what, removed, added, state }: UnitHunk): Hunk {
+  return { id, what, removed, added, state };
+}

@@ -1,0 +1,51 @@
+import type { REVIEW_METHODS } from '../../../protocol/review.ts';
+import {
+  type HandlerContext,
+  type Handlers,
+  type Progress,
+  withBytes,
+} from '../../../protocol/wire/shapes.ts';
+import type { ReviewDecisions } from '../../reviews/review-decisions.ts';
+import type { Reviews } from '../../reviews/reviews.ts';
+import type { SessionRow } from '../../store/sessions.ts';
+
+export interface ReviewHandlersOptions {
+  readonly reviews: Reviews;
+  readonly reviewDecisions: ReviewDecisions;
+  /** Errors: `not_found`, `ambiguous_name`. */
+  readonly findSession: (reference: string) => SessionRow;
+}
+
+/** The answers to `review/*`. */
+export function reviewHandlers<P>({
+  reviews,
+  reviewDecisions,
+  findSession,
+}: ReviewHandlersOptions): Handlers<typeof REVIEW_METHODS, P> {
+  const callOptions = ({ signal, progress }: HandlerContext<P>) => ({
+    signal,
+    onProgress: ({ stage, done, of, unit }: Progress) =>
+      progress(stage, done ?? undefined, of ?? undefined, unit ?? undefined),
+  });
+  return {
+    'review/open': async ({ session, base }, context) => ({
+      review: await reviews.open(findSession(session), base, callOptions(context)),
+    }),
+    'review/show': async ({ session }, { signal }) => ({
+      review: await reviews.show(findSession(session), signal),
+    }),
+    'review/files': ({ session, ...page }, { signal }) => reviews.files(findSession(session), page, signal),
+    'review/file': ({ session, path }, { signal }) => reviews.file(findSession(session), path, signal),
+    'review/read': async ({ session, ...params }, { signal }) => {
+      const { bytes, size } = await reviews.read(findSession(session), params, signal);
+      return withBytes({ size }, bytes);
+    },
+    'review/decide': ({ session, ...request }, { signal }) =>
+      reviewDecisions.decide(findSession(session), request, signal),
+    'review/undo': ({ session, opId }, { signal }) =>
+      reviewDecisions.undo(findSession(session), opId, signal),
+    'review/tree': async ({ session }, { signal }) => ({
+      review: await reviews.tree(findSession(session), signal),
+    }),
+  };
+}

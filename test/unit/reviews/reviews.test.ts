@@ -1,0 +1,295 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { formatPath } from '../../../protocol/paths.ts';
+import type { Review, ReviewFile, Verdict } from '../../../protocol/review.ts';
+import { randomIds } from '../../../supervisor/base/ids.ts';
+import { KeyedMutex } from '../../../supervisor/base/keyed-mutex.ts';
+import { KeyedReadWriteLock } from '../../../supervisor/base/keyed-read-write-lock.ts';
+import { ReviewDecisions } from '../../../supervisor/reviews/review-decisions.ts';
+import { ReviewTrees } from '../../../supervisor/reviews/review-trees.ts';
+import { Reviews } from '../../../supervisor/reviews/reviews.ts';
+import { SnapshotFiles } from '../../../supervisor/snapshots/files/snapshot-files.ts';
+import { TextComparison } from '../../../supervisor/reviews/text-comparison.ts';
+import type { Item, Replacement, WorkspaceChanges } from '../../../supervisor/reviews/workspace-changes.ts';
+import { snapshotFixture } from '../../fixtures/snapshots/snapshot-fixture.ts';
+import type { SmallTree } from '../../fixtures/snapshots/small-tree.ts';
+
+/** The files of a workspace in memory, in place of a sidecar's. */
+class FakeWorkspace {
+  readonly written = new Map<string, string | null>();
+  /** Paths that the agent has changed meanwhile. */
+  readonly moved = new Set<string>();
+  /** The supervisor dies before it writes this path. */
+  diesAt: string | null = null;
+
+  readonly check: WorkspaceChanges['check'] = (_session, { path }) =>
+    this.moved.has(formatPath(path))
+      ? Promise.reject(new HoldfastError('conflict', 'changed'))
+      : Promise.resolve();
+
+  readonly apply: WorkspaceChanges['apply'] = (_session, { path, to }: Replacement) => {
+    const key = formatPath(path);
+    if (this.diesAt === key) return new Promise(() => undefined);
+    if (this.moved.has(key)) return Promise.reject(new HoldfastError('conflict', 'changed'));
+    const text = (item: Item): string | null =>
+      item?.type === 'file' ? item.bytes.toString() : (item?.type ?? null);
+    this.written.set(key, text(to));
+    return Promise.resolve();
+  };
+}
+
+function fixture() {
+  const base = snapshotFixture();
+  const workspace = new FakeWorkspace();
+  const texts = new TextComparison('/nonexistent/worker');
+  onTestFinished(() => texts.close());
+  /** As the next supervisor has them. */
+  const services = () => {
+    const shared = {
+      ...base,
+      rows: base.reviewRows,
+      mutex: new KeyedMutex(),
+      texts,
+      trees: new ReviewTrees(base),
+      ids: randomIds,
+      now: Date.now,
+      workspace: workspace as unknown as WorkspaceChanges,
+      writeLock: new KeyedReadWriteLock(),
+      finishPending: (id: string) => decisions.finishPending(id),
+    };
+    const reviews = new Reviews(shared);
+    const decisions: ReviewDecisions = new ReviewDecisions({ ...shared, reviews });
+    return { reviews, decisions };
+  };
+  let current = services();
+  const session = () => base.session();
+  const files = async (): Promise<ReviewFile[]> => (await current.reviews.files(session(), {})).files;
+  const file = async (path: string): Promise<ReviewFile> => {
+    const found = (await files()).find((one) => one.path === `/workspace/${path}`);
+    if (found === undefined) throw new Error(`no ${path}`);
+    return found;
+  };
+  return {
+    ...base,
+    workspace,
+    restart: () => {
+      current = services();
+    },
+    open: async (tree: SmallTree, from?: Parameters<Reviews['open']>[1]): Promise<Review> => {
+      base.sidecar.tree = tree;
+      return await current.reviews.open(session(), from, {});
+    },
+    reviews: () => current.reviews,
+    decisions: () => current.decisions,
+    files,
+    file,
+    decide: async (verdict: Verdict, ...paths: string[]) => {
+      const decisions = [];
+      for (const path of paths) {
+        const { path: full, id: seen } = await file(path);
+        decisions.push({ path: full, seen });
+      }
+      return await current.decisions.decide(session(), { verdict, decisions });
+    },
+    hunks: async (path: string) => (await current.reviews.file(session(), `/workspace/${path}`)).hunks,
+    read: async (path: string, side: 'base' | 'target' | 'accepted') =>
+      (await current.reviews.read(session(), { path: `/workspace/${path}`, side })).bytes.toString(),
+    tree: () => current.reviews.tree(session()),
+    states: async () =>
+      Object.fromEntries((await files()).map(({ path, state }) => [path.slice('/workspace/'.length), state])),
+  };
+}
+
+const lines = (...all: (string | number)[]): string => all.map((line) => `${line}\n`).join('');
+const BEFORE = { a: lines(1, 2, 3, 4, 5, 6, 7, 8), gone: 'gone\n', same: 'same\n' };
+const AFTER = { a: lines(1, 'two', 3, 4, 5, 6, 'seven', 8), made: 'made\n', same: 'same\n' };
+
+describe('a review', () => {
+  test('without anything to compare with is refused', async () => {
+    const { open } = fixture();
+    await expect(open(BEFORE)).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  test('all accepted is the target, nothing the base; the tree stays for collection', async () => {
+    const at = fixture();
+    at.sidecar.tree = BEFORE;
+    const { row: first } = await at.take();
+    const opened = await at.open(AFTER);
+    expect(opened).toMatchObject({
+      base: { spec: 'last', snapshotId: first.id, root: first.root },
+      counts: { files: 3, toReview: 3, accepted: 0, rejected: 0, partial: 0 },
+    });
+    expect((await at.tree()).accepted).toEqual({ root: first.root });
+    await at.decide('accept', 'a', 'gone', 'made');
+    const review = await at.tree();
+    expect(review.accepted).toEqual({ root: review.target.root });
+    expect(at.reviewRows.roots(at.session().lineage)).toEqual(
+      expect.arrayContaining([first.root, review.target.root]),
+    );
+  });
+
+  test('hunks are decided one by one, and the accepted tree has exactly those', async () => {
+    const at = fixture();
+    at.sidecar.tree = BEFORE;
+    await at.take();
+    await at.open(AFTER);
+    const { path, id: seen } = await at.file('a');
+    const [first, second] = await at.hunks('a');
+    await at.decisions().decide(at.session(), {
+      verdict: 'accept',
+      decisions: [{ path, seen, hunks: [second?.id ?? ''] }],
+    });
+    expect(await at.states()).toEqual({ a: 'partial', gone: 'to-review', made: 'to-review' });
+    expect(await at.read('a', 'accepted')).toBe(lines(1, 2, 3, 4, 5, 6, 'seven', 8));
+    const { accepted } = await at.tree();
+    const root = Buffer.from(accepted?.root ?? '', 'hex');
+    const stored = await at.stores.use(at.session().lineage, async (store) => {
+      const files = new SnapshotFiles(store, root);
+      const { bytes } = await files.read('/workspace/a', {});
+      return [bytes.toString(), (await files.list('/workspace', {})).entries.map(({ name }) => name)];
+    });
+    expect(stored).toEqual([lines(1, 2, 3, 4, 5, 6, 'seven', 8), ['a', 'gone', 'same']]);
+    await at.decisions().decide(at.session(), {
+      verdict: 'accept',
+      decisions: [{ path, seen, hunks: [first?.id ?? ''] }],
+    });
+    expect((await at.file('a')).state).toBe('accepted');
+  });
+
+  test('decisions survive a restart, and can be taken back', async () => {
+    const at = fixture();
+    at.sidecar.tree = BEFORE;
+    await at.take();
+    await at.open(AFTER);
+    await at.decide('accept', 'made');
+    at.restart();
+    expect(await at.states()).toEqual({ a: 'to-review', gone: 'to-review', made: 'accepted' });
+    await at.decisions().undo(at.session(), undefined);
+    expect(await at.states()).toEqual({ a: 'to-review', gone: 'to-review', made: 'to-review' });
+    await expect(at.decisions().undo(at.session(), undefined)).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  test('what the person cannot have seen is refused', async () => {
+    const at = fixture();
+    at.sidecar.tree = BEFORE;
+    await at.take();
+    await at.open(AFTER);
+    const { path, id: seen } = await at.file('made');
+    await at.open({ ...AFTER, made: 'other\n' });
+    const decide = (decision: object) =>
+      at.decisions().decide(at.session(), { verdict: 'accept', decisions: [{ path, seen, ...decision }] });
+    await expect(decide({})).rejects.toMatchObject({ code: 'conflict' });
+    await expect(
+      at.decisions().decide(at.session(), { verdict: 'accept', all: { revision: 0 } }),
+    ).rejects.toMatchObject({ code: 'conflict' });
+    expect((await at.reviews().show(at.session())).counts.toReview).toBe(3);
+  });
+
+  test('what changes after acceptance is to be reviewed again, and marked so', async () => {
+    const at = fixture();
+    at.sidecar.tree = BEFORE;
+    await at.take();
+    await at.open(AFTER);
+    await at.decide('accept', 'a', 'made');
+    const next = await at.open({ ...AFTER, a: lines(1, 'two', 3, 4, 5, 6, 'evil', 8), made: 'other\n' });
+    expect(next.counts).toMatchObject({ files: 3, partial: 1, toReview: 2 });
+    expect(await at.file('a')).toMatchObject({ state: 'partial', again: true });
+    expect(await at.file('made')).toMatchObject({ state: 'to-review', again: true });
+    expect(await at.read('a', 'accepted')).toBe(lines(1, 'two', 3, 4, 5, 6, 7, 8));
+    expect((await at.file('gone')).again).toBe(false);
+  });
+
+  test('a file that was accepted and became a folder is not accepted any more', async () => {
+    const at = fixture();
+    at.sidecar.tree = BEFORE;
+    await at.take();
+    await at.open(AFTER);
+    await at.decide('accept', 'made', 'a');
+    await at.open({ ...AFTER, a: { below: 'x\n' }, made: { below: 'x\n' } });
+    expect(await at.states()).toEqual({ a: 'to-review', gone: 'to-review', 'made/below': 'to-review' });
+    expect(await at.file('a')).toMatchObject({ kind: 'typechange', below: 1, again: true });
+    expect((await at.tree()).accepted?.root).toBe((await at.reviews().show(at.session())).base.root);
+  });
+});
+
+describe('rejecting', () => {
+  test('writes the base back, and undo the target', async () => {
+    const at = fixture();
+    at.sidecar.tree = BEFORE;
+    await at.take();
+    await at.open(AFTER);
+    const { path, id: seen } = await at.file('a');
+    const [, second] = await at.hunks('a');
+    await at.decisions().decide(at.session(), {
+      verdict: 'reject',
+      decisions: [{ path, seen, hunks: [second?.id ?? ''] }],
+    });
+    expect(at.workspace.written.get(path)).toBe(lines(1, 'two', 3, 4, 5, 6, 7, 8));
+    await at.decide('reject', 'gone', 'made');
+    expect(at.workspace.written.get('/workspace/gone')).toBe('gone\n');
+    expect(at.workspace.written.get('/workspace/made')).toBeNull();
+    await at.decisions().undo(at.session(), undefined);
+    expect(at.workspace.written.get('/workspace/made')).toBe('made\n');
+    expect(at.workspace.written.get('/workspace/gone')).toBeNull();
+    expect((await at.tree()).counts).toMatchObject({ toReview: 2, partial: 1 });
+  });
+
+  test('a file that changed since is left alone, and nothing is decided', async () => {
+    const at = fixture();
+    at.sidecar.tree = BEFORE;
+    await at.take();
+    await at.open(AFTER);
+    at.workspace.moved.add('/workspace/made');
+    await expect(at.decide('reject', 'gone', 'made')).rejects.toMatchObject({ code: 'conflict' });
+    expect([...at.workspace.written]).toEqual([]);
+    expect((await at.reviews().show(at.session())).counts).toMatchObject({ toReview: 3, rejected: 0 });
+  });
+
+  test('a supervisor that died while it wrote: the next one goes on, once', async () => {
+    const at = fixture();
+    at.sidecar.tree = BEFORE;
+    await at.take();
+    await at.open(AFTER);
+    const decisions = [];
+    for (const name of ['gone', 'made']) {
+      const { path, id: seen } = await at.file(name);
+      decisions.push({ path, seen });
+    }
+    at.workspace.diesAt = '/workspace/made';
+    const request = { verdict: 'reject' as const, decisions, opId: 'op-1' };
+    void at.decisions().decide(at.session(), request);
+    await expect.poll(() => at.workspace.written.size).toBe(1);
+    at.workspace.diesAt = null;
+    at.restart();
+    const { decided } = await at.decisions().decide(at.session(), request);
+    expect(decided).toBe(2);
+    expect(at.workspace.written.get('/workspace/made')).toBeNull();
+    await at.decisions().undo(at.session(), undefined);
+    expect(at.workspace.written.get('/workspace/made')).toBe('made\n');
+  });
+
+  test('what was rejected and is there again is to be reviewed', async () => {
+    const at = fixture();
+    at.sidecar.tree = BEFORE;
+    await at.take();
+    await at.open(AFTER);
+    await at.decide('reject', 'made');
+    await at.open({ ...AFTER, more: 'more\n' });
+    expect(await at.file('made')).toMatchObject({ state: 'to-review', again: true });
+  });
+});
+
+test('the next review begins with what the last one accepted', async () => {
+  const at = fixture();
+  at.sidecar.tree = BEFORE;
+  await at.take();
+  await at.open(AFTER);
+  await at.decide('accept', 'made');
+  const { accepted } = await at.tree();
+  await at.reviews().end(at.session());
+  const next = await at.open(AFTER);
+  expect(next.base).toEqual({ spec: 'last', snapshotId: null, root: accepted?.root });
+  expect(await at.states()).toEqual({ a: 'to-review', gone: 'to-review' });
+  const from = await at.open(AFTER, 'start');
+  expect(from.counts.files).toBe(3);
+});
