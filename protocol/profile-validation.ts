@@ -119,13 +119,16 @@ export function explainWideWildcard({ host, wildcard }: HostPattern): string | n
   return null;
 }
 
+/** `default` is the engine's own, usually runc. */
+const TESTED_RUNTIMES: ReadonlySet<string> = new Set(['default', 'runc']);
+
 /** A URL that refers to the loopback interface: scheme, host, `:port`. */
 const LOOPBACK_URL =
   /\b([a-z][a-z0-9+.-]*):\/\/(?:[^/@\s]*@)?(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(?=[/?#\s]|$)/i;
 
 /** Finds problems to warn about in a valid profile. `memory`: memory of the machine in bytes, null if unknown. */
 export function findProfileWarnings(
-  { egress = [], env = {}, limits }: Profile,
+  { egress = [], env = {}, limits, runtime }: Profile,
   memory: number | null,
 ): string[] {
   const found: string[] = [];
@@ -159,6 +162,10 @@ export function findProfileWarnings(
   if (memory !== null && limits?.memory !== undefined && limits.memory > memory)
     found.push(
       `limits.memory is larger than this machine's ${Math.floor(memory / MIB)}MiB and has no effect`,
+    );
+  if (!TESTED_RUNTIMES.has(runtime))
+    found.push(
+      `Holdfast is not tested with the runtime ${runtime}; limits may go unreported there, and pauses may fail`,
     );
   return found;
 }

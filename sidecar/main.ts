@@ -123,6 +123,7 @@ function listen(): void {
             processes,
             workspace,
             home: pathOf('AGENT_HOME', '/home/agent'),
+            run: pathOf('RUN', '/run/holdfast'),
             files,
             trees,
             ripgrep,

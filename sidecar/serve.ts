@@ -13,7 +13,7 @@ import type { WorkspaceFiles } from './files/workspace-files.ts';
 import { processHandlers } from './processes/handlers.ts';
 import type { Processes } from './processes/processes.ts';
 import { searchHandlers } from './search/searches.ts';
-import { clearHome, openHome, prepareHome } from './home/prepare.ts';
+import { clearHome, openOwned, prepareHome } from './home/prepare.ts';
 import { snapshotHandlers } from './snapshots/handlers.ts';
 import type { SnapshotThread } from './snapshots/thread-client.ts';
 import { terminalHandlers } from './terminals/handlers.ts';
@@ -35,6 +35,8 @@ export interface ServeOptions {
   readonly workspace: string;
   /** The agent's HOME. */
   readonly home: string;
+  /** The run directory. */
+  readonly run: string;
   readonly files: WorkspaceFiles;
   readonly trees: WatchedTrees;
   /** Path of the ripgrep program. */
@@ -54,6 +56,7 @@ export function serveConnection(
     processes,
     workspace,
     home,
+    run,
     files,
     trees,
     ripgrep,
@@ -133,8 +136,12 @@ export function serveConnection(
           signal,
           onProgress: ({ files }) => progress('emptying HOME', files, undefined, 'files'),
         }),
+      'run/usage': async (_params, { signal }) => {
+        using root = openOwned(run);
+        return await usageOf(root, { signal });
+      },
       'home/usage': async (_params, { signal }) => {
-        using root = openHome(home);
+        using root = openOwned(home);
         return await usageOf(root, { signal });
       },
       ...filesHandlers(files, payloads, closed),

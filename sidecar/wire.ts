@@ -366,6 +366,11 @@ export const SIDECAR_METHODS = {
     params: z.object({}),
     result: z.object({ files: z.number().int(), bytes: z.number().int() }),
   },
+  /** The size of what is in the run directory. */
+  'run/usage': {
+    params: z.object({}),
+    result: z.object({ bytes: z.number().int(), files: z.number().int(), directories: z.number().int() }),
+  },
   'home/usage': {
     params: z.object({}),
     result: z.object({ bytes: z.number().int(), files: z.number().int(), directories: z.number().int() }),

@@ -42,7 +42,7 @@ export async function prepareHome(
   kept: readonly string[],
   options: RemoveOptions = {},
 ): Promise<RemovalTotals> {
-  using home = openHome(path);
+  using home = openOwned(path);
   const removed: RemovalTotals = { files: 0, bytes: 0 };
   await emptyExcept(home, keptNames(kept), removed, options);
   for (const [name, text] of Object.entries(START_FILES)) writeStartFile(home, name, text);
@@ -51,12 +51,12 @@ export async function prepareHome(
 
 /** Removes everything in HOME. */
 export async function clearHome(path: string, options: RemoveOptions = {}): Promise<RemovalTotals> {
-  using home = openHome(path);
+  using home = openOwned(path);
   return await emptyDirectory(home, options);
 }
 
-/** The agent owns the directory and may have removed its own rights. */
-export function openHome(path: string): Directory {
+/** Opens a mounted directory of the agent's, which may have removed its own rights there. Its mode is 0700 afterwards. */
+export function openOwned(path: string): Directory {
   const fd = openSync(path, O_PATH | constants.O_DIRECTORY | O_NOFOLLOW);
   try {
     chmodSync(`/proc/self/fd/${fd}`, HOME_MODE);

@@ -81,8 +81,14 @@ import { TurnRecords } from '../turns/turn-records.ts';
 import { FilesConnections } from '../workspace/files-connections.ts';
 import { Seeding } from '../workspace/seeding.ts';
 import type { SidecarAccess } from '../workspace/sidecar-access.ts';
+import { StorageLimitGroup } from '../workspace/storage-limit-group.ts';
 import { StorageLimits } from '../workspace/storage-limits.ts';
-import { homeLimitError, storageLimitError } from '../workspace/storage-state.ts';
+import {
+  homeLimitError,
+  runDirectoryLimit,
+  runLimitError,
+  storageLimitError,
+} from '../workspace/storage-state.ts';
 import type { Program } from './program.ts';
 import { SessionRuntime } from './session-runtime.ts';
 
@@ -282,6 +288,20 @@ function createSandboxes(below: Storage & Network, log: Log) {
     activeSessions: () => activeWork.sessionIds(),
     log: log.child('limits'),
   });
+  const runLimits = new StorageLimits({
+    limitOf: (sessionId) => {
+      const row = records.peek(sessionId);
+      const config = row === null ? null : profiles.get(row.profile)?.config;
+      return runDirectoryLimit(config?.limits?.output ?? PROFILE_DEFAULTS.limits.output);
+    },
+    lastMeasured: () => null,
+    measure: (sessionId, isAwaited) => lifecycle.measureRunDirectory(sessionId, isAwaited),
+    largestFolders: () => Promise.resolve([]),
+    record: () => undefined,
+    refusal: runLimitError,
+    activeSessions: () => activeWork.sessionIds(),
+    log: log.child('limits'),
+  });
   const idleTimer = new IdleTimer({
     ...below,
     lifecycle,
@@ -312,7 +332,7 @@ function createSandboxes(below: Storage & Network, log: Log) {
       return paths.length === 0 ? null : { paths: [...paths], signIn: [...SIGN_IN_FILES] };
     },
     limits,
-    homeLimits,
+    sandboxLimits: new StorageLimitGroup([homeLimits, runLimits]),
     idleTimer,
   };
 }
@@ -406,7 +426,7 @@ function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & W
     lifecycle,
     activeWork,
     limits,
-    homeLimits,
+    sandboxLimits,
     seeding,
     scanCaches,
     snapshotService,
@@ -431,7 +451,7 @@ function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & W
     database.afterCommit(() => background.add(conversations.remove(row.id)));
     policies.forgetSession(row.id);
     limits.forget(row.id);
-    homeLimits.forget(row.id);
+    sandboxLimits.forget(row.id);
   });
   const restores = new Restores({
     ...own,

@@ -18,6 +18,7 @@ import type { DiskReserve } from '../store/reserve.ts';
 import type { Execs } from '../terminals/execs.ts';
 import type { Terminals } from '../terminals/terminals.ts';
 import type { TurnQueue } from '../turns/turn-queue.ts';
+import type { StorageLimitGroup } from '../workspace/storage-limit-group.ts';
 import type { StorageLimits } from '../workspace/storage-limits.ts';
 
 export interface SessionRuntimeOptions {
@@ -29,7 +30,7 @@ export interface SessionRuntimeOptions {
   readonly sidecars: SidecarConnections;
   readonly scanCaches: ScanCaches;
   readonly limits: StorageLimits;
-  readonly homeLimits: StorageLimits;
+  readonly sandboxLimits: StorageLimitGroup;
   readonly idleTimer: IdleTimer;
   readonly snapshotService: SnapshotService;
   readonly turnSnapshots: TurnSnapshots;
@@ -57,7 +58,7 @@ export class SessionRuntime {
   async start(): Promise<void> {
     const { reserve, snapshotService, turnSnapshots, maintenance, queue, terminals, reconciler, background } =
       this.#services;
-    const { interruptedWork, drainedSessions, idleTimer, limits, homeLimits } = this.#services;
+    const { interruptedWork, drainedSessions, idleTimer, limits, sandboxLimits } = this.#services;
     reserve.ensure();
     await snapshotService.start();
     turnSnapshots.recover();
@@ -71,7 +72,7 @@ export class SessionRuntime {
     drainedSessions.recover();
     idleTimer.start();
     limits.start();
-    homeLimits.start();
+    sandboxLimits.start();
   }
 
   /**
@@ -84,8 +85,17 @@ export class SessionRuntime {
 
   /** Sandboxes, turns and terminals go on without this supervisor; execs end. */
   async stop(): Promise<void> {
-    const { idleTimer, limits, homeLimits, execs, terminals, queue, reconciler, sessionMutex, background } =
-      this.#services;
+    const {
+      idleTimer,
+      limits,
+      sandboxLimits,
+      execs,
+      terminals,
+      queue,
+      reconciler,
+      sessionMutex,
+      background,
+    } = this.#services;
     const { hydration, turnSnapshots, scanCaches, maintenance, comparisons, snapshotService } =
       this.#services;
     const { sidecars, observations } = this.#services;
@@ -93,7 +103,7 @@ export class SessionRuntime {
     await hydration.suspendAll();
     await conversations.close();
     await idleTimer.stop();
-    await Promise.all([limits.close(), homeLimits.close()]);
+    await Promise.all([limits.close(), sandboxLimits.close()]);
     await execs.close();
     await terminals.detach();
     await queue.detach();

@@ -205,6 +205,19 @@ export class Lifecycle {
     }
   }
 
+  /** The size of the run directory. Without a sandbox there is none. Null if it is unknown and no sidecar is to be started. */
+  async measureRunDirectory(
+    sessionId: string,
+    mayStartSidecar: boolean,
+  ): Promise<{ readonly bytes: number } | null> {
+    const open = await this.#sidecars.getOpen(sessionId);
+    if (open !== null) return await open.runUsage();
+    if (!mayStartSidecar) return null;
+    const { sidecar, agent } = await this.#engine.observeSession(sessionId);
+    if (sidecar === null && agent === null) return { bytes: 0 };
+    return await this.withSidecar(sessionId, (client) => client.runUsage());
+  }
+
   /** A connection to the sidecar, and how the agent of the current generation ended; null while it runs. Starts no agent. */
   attach(sessionId: string): Promise<{ client: SidecarClient; agentEnd: AgentExit | null }> {
     return this.#sessionMutex.run(sessionId, async () => {

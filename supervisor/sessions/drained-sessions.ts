@@ -1,4 +1,5 @@
 import type { Sessions } from '../store/sessions.ts';
+import type { StorageLimitGroup } from '../workspace/storage-limit-group.ts';
 import type { StorageLimits } from '../workspace/storage-limits.ts';
 import type { BackgroundWork } from '../base/background-work.ts';
 import type { ActiveWork } from '../sandboxes/active-work.ts';
@@ -11,7 +12,7 @@ export interface DrainedSessionsOptions {
   readonly activeWork: ActiveWork;
   readonly removal: Removal;
   readonly limits: StorageLimits;
-  readonly homeLimits: StorageLimits;
+  readonly sandboxLimits: StorageLimitGroup;
   readonly background: BackgroundWork;
 }
 
@@ -30,12 +31,12 @@ export class DrainedSessions {
 
   /** The last turn of the session, or one of its terminals, has ended. */
   handleDrained(sessionId: string): void {
-    const { records, activeWork, removal, limits, homeLimits, background } = this.#options;
+    const { records, activeWork, removal, limits, sandboxLimits, background } = this.#options;
     const row = records.peek(sessionId);
     if (row === null || row.status === 'deleted') return;
     if (!row.throwaway) {
       limits.measureSoon(sessionId, true);
-      homeLimits.measureSoon(sessionId);
+      sandboxLimits.measureSoon(sessionId);
     } else if (activeWork.count(sessionId) === 0)
       background.add(removal.deleteSession(sessionId, 'its turn has ended'));
   }

@@ -3,6 +3,7 @@ import type { Operations } from '../store/operations.ts';
 import type { Profiles } from '../store/profiles.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
 import type { TurnRow } from '../store/turns.ts';
+import type { StorageLimitGroup } from '../workspace/storage-limit-group.ts';
 import type { StorageLimits } from '../workspace/storage-limits.ts';
 import type { SessionCreation } from './session-creation.ts';
 import type { Removal } from './removal.ts';
@@ -24,7 +25,7 @@ export interface TurnRequestsOptions {
   readonly creation: SessionCreation;
   readonly queue: TurnQueue;
   readonly limits: Pick<StorageLimits, 'requireSpace'>;
-  readonly homeLimits: Pick<StorageLimits, 'requireSpace'>;
+  readonly sandboxLimits: Pick<StorageLimitGroup, 'requireSpace'>;
   readonly removal: Pick<Removal, 'isDeleting'>;
   /** Starts to unpause a session. */
   readonly beginThaw: (sessionId: string) => void;
@@ -40,12 +41,12 @@ export class TurnRequests {
 
   /** Returns the stored turn. A repeated `opId` returns the first one. */
   async start(request: TurnRequest): Promise<TurnRow> {
-    const { operations, profiles, creation, queue, limits, homeLimits, beginThaw } = this.#options;
+    const { operations, profiles, creation, queue, limits, sandboxLimits, beginThaw } = this.#options;
     const existing = this.#isRepeated(request) ? null : this.#find(request);
     if (existing !== null) {
       const what = `Session ${existing.name} accepts no turn`;
       await limits.requireSpace(existing.id, what);
-      await homeLimits.requireSpace(existing.id, what);
+      await sandboxLimits.requireSpace(existing.id, what);
     }
     const { result, replayed } = operations.runOnce(request.opId, 'turn.start', () => {
       // Looked up again: another request may have created the session, or it was deleted while it was measured.

@@ -226,6 +226,11 @@ export class SidecarClient {
     await this.#peer.call('home/clear', {});
   }
 
+  /** Walks the run directory, which the agent can write to. */
+  runUsage(options: CallOptions = {}): Promise<Result<'run/usage'>> {
+    return this.#peer.call('run/usage', {}, options);
+  }
+
   /** Walks all of HOME. */
   homeUsage(options: CallOptions = {}): Promise<Result<'home/usage'>> {
     return this.#peer.call('home/usage', {}, options);

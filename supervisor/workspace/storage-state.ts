@@ -33,6 +33,15 @@ export function storageLimitError(
   });
 }
 
+/** The error for a run directory that the agent filled: requests, outputs and whatever else it put there. */
+export function runLimitError(what: string, bytes: number, limit: number): HoldfastError {
+  return new HoldfastError('storage_limit', what, {
+    why: `the agent has put ${String(bytes)} bytes into /run/holdfast, which may hold ${String(limit)}`,
+    next: 'run `holdfast session stop SESSION`, which removes them with the sandbox',
+    details: { bytes, limit, directory: 'run' },
+  });
+}
+
 /** The error for a HOME over `limits.home`. */
 export function homeLimitError(what: string, bytes: number, limit: number): HoldfastError {
   return new HoldfastError('storage_limit', what, {
@@ -42,4 +51,12 @@ export function homeLimitError(what: string, bytes: number, limit: number): Hold
       'if that is not enough, remove files with `holdfast exec`, or raise `limits.home`',
     details: { bytes, limit, directory: 'home' },
   });
+}
+
+/** Bytes beyond the output of turns: notes, requests, terminals, outputs that the supervisor has not removed yet. */
+const RUN_DIRECTORY_EXTRA = 2 ** 30;
+
+/** What a run directory may hold, in bytes; `output`: the limit of one turn's output. */
+export function runDirectoryLimit(output: number): number {
+  return 2 * output + RUN_DIRECTORY_EXTRA;
 }

@@ -82,6 +82,15 @@ describe("the agent's HOME (P2, W4)", () => {
     expect(await home.runOk(['run', 'full', 'ls ~'])).toBe('');
   });
 
+  test('a run directory that the agent fills counts, and is gone with the sandbox', async () => {
+    await deploy('filler', 'limits: { output: 1MiB }\n');
+    const { sessionId } = await run('filler', 'truncate -s 3G /run/holdfast/big');
+    const refused = async () => (await home.run(['run', 'filler', 'true'])).stderr;
+    await expect.poll(refused, { timeout: 20_000 }).toMatch(/storage_limit.*\/run\/holdfast/s);
+    await home.runOk(['session', 'stop', sessionId]);
+    expect(await home.runOk(['run', 'filler', 'ls /run/holdfast/big 2>&1 | wc -l; echo ok'])).toContain('ok');
+  });
+
   test('is gone with its session', async () => {
     await deploy('gone');
     const { sessionId } = await run('gone', 'mkdir -p ~/.memory/a/b; chmod 000 ~/.memory/a');

@@ -71,6 +71,8 @@ export function sidecarOptions(
     ...(network === 'none' ? { Hostname: 'sandbox' } : {}),
     HostConfig: {
       ...hardened(SIDECAR_MEMORY, 256),
+      // As much as its agent, whose files decide how much there is to do.
+      NanoCpus: Math.round(Math.max(1, spec.limits.cpus) * 1e9),
       ...runtimeOf(spec.runtime),
       NetworkMode: networkMode(network),
       Mounts: mounts,
