@@ -93,6 +93,7 @@ export function serveConnection(
       'agent/ready': async ({ timeoutMs }, { signal }) => ({
         ready: await turns.waitUntilAgentReady(timeoutMs, signal),
       }),
+      'agent/sweep': async ({ timeoutMs }, { signal }) => ({ left: await turns.sweep(timeoutMs, signal) }),
       'turn/launch': (launch, { bytes }) => turns.launch(launch, bytes),
       'turn/progress': (params, { signal }) => turns.progress(params, signal),
       'turn/read': ({ turnId, stream: name, offset, limit }) => {

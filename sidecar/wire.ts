@@ -44,6 +44,7 @@ export const IN_SANDBOX = {
  * files with O_NOFOLLOW|O_NONBLOCK and checks them by descriptor. Uppercase words are ids.
  *
  *   requests                  FIFO, sidecar → runner; created by the runner. Its lines: guest/runner.sh
+ *   swept                     `NONCE COUNT`: the runner's answer to the request `sweep NONCE`
  *   worker/requests           FIFO, sidecar → warm worker; created by the runner. Lines: `TURN` or `TURN tmp`
  *   turns/TURN/launch         shell script with the arguments and the environment, every word quoted
  *   turns/TURN/kind           `command` or `handler`, for the next sidecar
@@ -222,6 +223,15 @@ export const SIDECAR_METHODS = {
   'agent/ready': {
     params: z.object({ timeoutMs: z.number().int() }),
     result: z.object({ ready: z.boolean() }),
+  },
+  /**
+   * Kills everything in the agent container but open terminals, execs and our own shells. `left`: how many processes are
+   * still there; null if the runner did not answer within `timeoutMs` (at most a minute). The agent can forge the
+   * answer.
+   */
+  'agent/sweep': {
+    params: z.object({ timeoutMs: z.number().int() }),
+    result: z.object({ left: z.number().int().nonnegative().nullable() }),
   },
   /**
    * Starts a turn. The bytes behind the message are its `input`. A repeated call with the same id only reports

@@ -1,6 +1,9 @@
 #!/opt/holdfast/busybox sh
 # Runs one terminal: `keep-terminal.sh BUSYBOX RUN TERMINAL`. telnetd is busybox's only program that creates a pty. It
 # holds both ends of its FIFOs open, so input never ends, and output without a reader waits.
+# Prints its process id to descriptor 9, once.
+echo $$ >&9
+exec 9>&-
 hf_bb=$1
 hf_dir=$2/terminals/$3
 hf_code=

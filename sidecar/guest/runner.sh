@@ -13,6 +13,8 @@
 #   size TERMINAL COLS ROWS  sets the size of its pty
 #   process start PROCESS    runs processes/PROCESS (see keep-process.sh), writes its exit code
 #   process kill PROCESS GRACE_MS  as for a turn
+#   sweep NONCE              kills everything but open terminals and execs, and writes `NONCE COUNT` to the file swept:
+#                            how many processes are left
 #
 # A line may come twice: a turn is claimed by creating `started`, and a second claim does nothing.
 # Names start with hf_, because assigning to a name that the image exports would change the environment of every turn.
@@ -24,6 +26,11 @@ hf_session=${HOLDFAST_SESSION:-none}
 read -r HOLDFAST_RUNNER </proc/sys/kernel/random/uuid
 export HOLDFAST_RUNNER
 hf_worker_keeper= hf_worker=
+# Terminals that were opened: PID:START of their keepers.
+hf_terminals=
+# In a container our parent is its init, and every process is the agent's or ours.
+hf_is_contained=
+[ "$PPID" != 1 ] || [ "$hf_run" != /run/holdfast ] || hf_is_contained=1
 . "$hf_here/publish.sh"
 
 hf_is_id() { # ID PREFIX
@@ -199,10 +206,128 @@ hf_kill_turn() { # TURN|PROCESS GRACE_MS DIRECTORY
   done
 }
 
-# Not with `&`: a shell starts background processes with SIGINT ignored.
+# Not with `&`: a shell starts background processes with SIGINT ignored. Its keeper's id and start are noted here, where
+# the agent cannot change them: the sweep leaves the keeper and what it started.
 hf_open_terminal() { # TERMINAL
-  "$hf_bb" start-stop-daemon -S -b -q -p "$hf_run/terminals/$1/exit" -x "$hf_bb" -- \
-    sh "$hf_here/keep-terminal.sh" "$hf_bb" "$hf_run" "$1"
+  hf_pid=$("$hf_bb" start-stop-daemon -S -b -q -p "$hf_run/terminals/$1/exit" -x "$hf_bb" -- \
+    sh "$hf_here/keep-terminal.sh" "$hf_bb" "$hf_run" "$1" 9>&1)
+  hf_is_number "$hf_pid" && hf_read_start "$hf_pid" && hf_terminals="$hf_terminals $hf_pid:$hf_start"
+}
+
+# Sets hf_start to the time at which a process started. Only the last `)` is the kernel's own.
+hf_read_start() { # PID
+  hf_start=
+  hf_text=$("$hf_bb" cat "/proc/$1/stat" 2>/dev/null) || return
+  set -- ${hf_text##*) }
+  hf_start=${20}
+}
+
+# Sets hf_parent and hf_state of a process. The kernel escapes newlines in the name, which the agent chooses.
+hf_read_parent() { # PID
+  hf_parent= hf_state=
+  while read -r hf_word hf_rest; do
+    case $hf_word in
+      State:) hf_state=${hf_rest%% *} ;;
+      PPid:)
+        hf_parent=$hf_rest
+        return
+        ;;
+    esac
+  done 2>/dev/null <"/proc/$1/status"
+  return 1
+}
+
+# Whether a process belongs to us, to an open terminal or to an exec. Only what the kernel says counts: anybody can have
+# any name and environment. An exec's first process has no parent in this container.
+hf_is_kept() { # PID
+  hf_at=$1 hf_hops=0
+  while [ $hf_hops -lt 1000 ]; do
+    [ "$hf_at" != 1 ] && [ "$hf_at" != $$ ] || break
+    case " $hf_keepers " in
+      *" $hf_at "*) return ;;
+    esac
+    hf_read_parent "$hf_at" || break
+    [ "$hf_parent" != 0 ] || return 0
+    hf_at=$hf_parent
+    hf_hops=$((hf_hops + 1))
+  done
+  # Our own shells, but not the programs that they wait for.
+  [ $hf_hops = 0 ] || { [ $hf_hops = 1 ] && [ "$hf_at" = $$ ]; }
+}
+
+# Sets hf_keepers to the keepers of terminals that still run.
+hf_find_keepers() {
+  hf_keepers=
+  for hf_one in $hf_terminals; do
+    hf_read_start "${hf_one%%:*}" && [ "$hf_start" = "${hf_one#*:}" ] && hf_keepers="$hf_keepers ${hf_one%%:*}"
+  done
+}
+
+# Sets hf_strays to the processes that must go, hf_kept to the others (DEPTH:PID), and hf_halted to those of the others
+# that are stopped. A runner outside a container looks at its own processes only.
+hf_find_strays() {
+  hf_strays= hf_kept= hf_halted=
+  hf_find_keepers
+  if [ -n "$hf_is_contained" ]; then
+    hf_pids=$(cd /proc && echo [0-9]*)
+  else
+    hf_pids=$(hf_pids_with "HOLDFAST_SESSION=$hf_session")
+  fi
+  for hf_pid in $hf_pids; do
+    [ "$hf_pid" != 1 ] && [ "$hf_pid" != $$ ] && hf_read_parent "$hf_pid" || continue
+    hf_was=$hf_state
+    case $hf_was in
+      Z | X) continue ;;
+    esac
+    if hf_is_kept "$hf_pid"; then
+      hf_kept="$hf_kept $hf_hops:$hf_pid"
+      [ "$hf_was" != T ] || hf_halted="$hf_halted $hf_pid"
+    else
+      hf_strays="$hf_strays $hf_pid"
+    fi
+  done
+}
+
+# Kills everything but open terminals and execs. Without these, one signal reaches every process at once. A list of
+# processes is no proof that there are no others: one that forks all the time is in no list.
+hf_sweep() { # NONCE
+  hf_tries=0
+  while [ $hf_tries -lt 20 ]; do
+    hf_find_strays
+    [ -n "$hf_strays" ] || [ $hf_tries = 0 ] || break
+    if [ -z "$hf_is_contained" ]; then
+      hf_signal KILL $hf_strays
+    elif [ -z "$hf_kept" ]; then
+      kill -KILL -1
+    else
+      hf_sweep_frozen
+    fi
+    hf_tries=$((hf_tries + 1))
+    "$hf_bb" usleep 2000
+  done
+  set -- "$1" $hf_strays
+  hf_write "$hf_run/swept" "$1 $(($# - 1))"
+}
+
+# Stops everything at once, so that nothing forks any more. What stays goes on, children first: a shell must not take
+# its job for one that somebody stopped.
+hf_sweep_frozen() {
+  kill -STOP -1
+  hf_before=$hf_halted
+  hf_find_strays
+  hf_signal KILL $hf_strays
+  hf_depth=30
+  while [ $hf_depth -ge 0 ]; do
+    for hf_one in $hf_kept; do
+      case " $hf_before " in
+        *" ${hf_one#*:} "*) continue ;;
+      esac
+      hf_hops=${hf_one%%:*}
+      [ "$hf_hops" -le 30 ] || hf_hops=30
+      [ "$hf_hops" != $hf_depth ] || hf_signal CONT "${hf_one#*:}"
+    done
+    hf_depth=$((hf_depth - 1))
+  done
 }
 
 hf_start_process() { # PROCESS
@@ -345,6 +470,12 @@ hf_handle() { # LINE'S WORDS
           if hf_claim "$hf_dir"; then hf_publish "$hf_dir/exit" 143 & else hf_kill_turn "$3" "$4" "$hf_dir" & fi
           ;;
       esac
+      ;;
+    sweep)
+      case $2 in
+        '' | *[!a-z0-9]*) return ;;
+      esac
+      hf_sweep "$2"
       ;;
     size)
       hf_is_id "$2" term- && hf_is_number "$3" && hf_is_number "$4" && hf_size_terminal "$2" "$3" "$4"

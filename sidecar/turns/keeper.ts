@@ -7,6 +7,7 @@ import { DirectoryWatcher, type WatchMode } from './directory-watcher.ts';
 import { type AgentPaths, launchScript, workerCommand } from './launch-script.ts';
 import { RunDirectory } from './run-directory.ts';
 import { ABSENT_TURN, Turn, type TurnKind } from './turn.ts';
+import { sweepAgent } from './sweep.ts';
 import { type Stream, TurnFiles } from './turn-files.ts';
 import { delay, nextChange } from './wait.ts';
 
@@ -74,6 +75,12 @@ export class Turns {
       if (left <= 0) return false;
       await nextChange(this.#changes, Math.min(left, 50), signal);
     }
+  }
+
+  /** See `agent/sweep`. */
+  async sweep(timeoutMs: number, signal: AbortSignal): Promise<number | null> {
+    this.#run.repair();
+    return await sweepAgent(this.#run.root, this.#changes, Math.min(timeoutMs, MAX_WAIT_MS), signal);
   }
 
   /**

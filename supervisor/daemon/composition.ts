@@ -25,6 +25,7 @@ import { EventLog } from '../history/event-log.ts';
 import { SessionRecords } from '../history/session-records.ts';
 import { TurnOutput } from '../history/turn-output.ts';
 import { ProfileService } from '../profiles/service.ts';
+import { AgentSweep } from '../sandboxes/agent-sweep.ts';
 import { ActiveWork } from '../sandboxes/active-work.ts';
 import { Freezing } from '../sandboxes/freezing.ts';
 import { idleTimes } from '../sandboxes/idle-plan.ts';
@@ -251,6 +252,14 @@ function createSandboxes(below: Storage & Network, log: Log) {
     beforeSidecarEnds,
   });
   lifecycle.beforeUse.add((sessionId) => freezing.thawIfLeftFrozen(sessionId));
+  const agentSweep = new AgentSweep({
+    engine,
+    lifecycle,
+    records,
+    activeWork,
+    sessionMutex,
+    log: log.child('sandboxes'),
+  });
   const access: SidecarAccess = {
     ensureRunning: (sessionId, isSuspect) =>
       lifecycle.withSidecar(sessionId, () => Promise.resolve(), isSuspect),
@@ -316,6 +325,7 @@ function createSandboxes(below: Storage & Network, log: Log) {
     activeWork,
     observations,
     sidecars,
+    agentSweep,
     freezing,
     seeding,
     scanCaches,
@@ -394,6 +404,7 @@ function createWork(below: Storage & Sandboxes & SnapshotLayer, log: Log) {
     records: new TurnRecords({ ...below, sessions: records }),
     profileOf: (turn) => profiles.getOrThrow(records.get(turn.sessionId).profile).config,
     isFrozen: (sessionId) => freezing.isFrozen(sessionId),
+    sweep: (sessionId, turnId) => below.agentSweep.run(sessionId, turnId, 'a turn was terminated'),
     beforeTurn: (session, turnId, signal) => turnSnapshots.createBeforeTurn(session, turnId, signal),
     log: log.child('turns'),
   });

@@ -35,6 +35,11 @@ export interface Engine {
   unpause(sessionId: string): Promise<void>;
   /** Starts a watchdog that unpauses the agent if this process ends before `release`. Called before `pause`. */
   guardPause(agent: ObservedContainer): PauseGuard;
+  /**
+   * How many processes the agent container has beside its first one and the runner, as the machine that runs it sees
+   * them, so that the agent can hide none.
+   */
+  countAgentProcesses(sessionId: string): Promise<number>;
   /** Stops and removes the agent container: TERM, then KILL after `graceMs`. Unpauses it first. Keeps the sidecar. */
   stopAgent(sessionId: string, graceMs: number): Promise<void>;
   /** Stops and removes both containers and their files and volumes, but never the workspace and HOME. */

@@ -66,9 +66,10 @@ const WHY = {
  * | storing | `store` | *decide* |
  * | killing | `kill` | watching |
  * | ending-agent | `end-agent` | watching; for another sandbox *follow* |
- * | draining | `drain` | terminated: recording; ended by a signal: confirming; otherwise concluding |
+ * | draining | `drain` | terminated: sweeping; ended by a signal: confirming; otherwise concluding |
  * | confirming | `wait`, then `attach` | the agent has exited: recording; not after 1.5 s: concluding |
  * | concluding | `read-outcome` | recording |
+ * | sweeping | `sweep` | recording |
  * | withdrawing | `record-withdrawal` | *follow* |
  * | clearing | `remove` | redispatching |
  * | redispatching | `dispatch` | restarting |
@@ -187,6 +188,8 @@ function afterDone(state: TurnState, clock: Clock): Transition {
       return follow({ ...state, replacement: null, retryMs: RETRY_MS.first }, clock);
     case 'retrying':
       return follow(state, clock);
+    case 'sweeping':
+      return end(state, phase.outcome);
     case 'recording':
       return go(state, { name: 'removing' }, { do: 'remove' });
     case 'record-later':
@@ -279,7 +282,12 @@ function decide(
 
 /** The program has ended, and all of its output is stored. */
 function settle(state: TurnState, final: TurnProgress, clock: Clock): Transition {
-  if (state.termination !== null) return end(state, terminatedOutcome(state.termination, final.exitCode));
+  if (state.termination !== null) {
+    const outcome = terminatedOutcome(state.termination, final.exitCode);
+    // A container that has ended took everything with it.
+    if (state.agentExit !== null) return end(state, outcome);
+    return go(state, { name: 'sweeping', outcome }, { do: 'sweep' });
+  }
   // Whether the program was killed alone or its container with it shows a moment later.
   if (ENDED_BY_SIGNAL.has(final.exitCode) && final.result === 0) {
     return confirmExit(state, final, clock.monotonic + CONTAINER_END_MS, clock);
@@ -354,7 +362,11 @@ function recover(state: TurnState, failure: HoldfastError, clock: Clock): Transi
       return reportLoss(settle(state, phase.final, clock), failure);
     default:
   }
-  if (!isTransient(failure)) return fail(state, failure);
+  if (!isTransient(failure)) {
+    if (phase.name !== 'sweeping') return fail(state, failure);
+    const ended = end(state, phase.outcome);
+    return { ...ended, signals: [log('error', 'what a turn left could not be ended', failure)] };
+  }
   if (phase.name === 'launching' && failure.details?.['runDirectory'] === 'damaged') {
     return replace(state, failure.why ?? failure.message, false, clock);
   }

@@ -24,6 +24,8 @@ export interface TurnRunOptions {
   readonly sessions: SessionRecords;
   readonly output: TurnOutput;
   readonly lifecycle: Pick<Lifecycle, 'attach' | 'dispatch' | 'endAgent' | 'environment' | 'row' | 'thaw'>;
+  /** Ends every process that the turn may have left in its sandbox. */
+  readonly sweep: (sessionId: string, turnId: string) => Promise<void>;
   readonly activeWork: ActiveWork;
   readonly changes: ChangeNotifier;
   readonly profileOf: (turn: TurnRow) => Profile;
@@ -193,6 +195,9 @@ export class TurnRun {
         // So that a signal can reach its processes.
         await lifecycle.thaw(sessionId);
         await this.#sidecar().killTurn(turnId, work.graceMs);
+        return DONE;
+      case 'sweep':
+        await this.#options.sweep(sessionId, turnId);
         return DONE;
       case 'end-agent':
         await lifecycle.endAgent(sessionId);

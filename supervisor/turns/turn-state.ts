@@ -37,6 +37,7 @@ export type Phase =
   | { readonly name: 'draining'; readonly final: TurnProgress }
   /** `until`: ms of the monotonic clock. */
   | { readonly name: 'confirming'; readonly final: TurnProgress; readonly until: number }
+  | { readonly name: 'sweeping'; readonly outcome: TurnOutcome }
   | { readonly name: 'recording' | 'record-later'; readonly outcome: TurnOutcome; readonly tries: number };
 
 export interface TurnState {
@@ -103,6 +104,8 @@ export type Work =
         | 'launch'
         | 'resend'
         | 'end-agent'
+        /** Ends every process that the turn may have left, if need be with the container. */
+        | 'sweep'
         | 'record-withdrawal'
         | 'record-restart'
         | 'remove';

@@ -63,6 +63,16 @@ export class SidecarClient {
     return ready;
   }
 
+  /** Kills what the agent started; the number of processes that are left, or null if the runner did not answer in time. */
+  async sweepAgent(timeoutMs: number): Promise<number | null> {
+    const { left } = await this.#peer.call(
+      'agent/sweep',
+      { timeoutMs },
+      { timeoutMs: timeoutMs + ANSWER_MS },
+    );
+    return left;
+  }
+
   /** Starts a turn with `input` as its stdin or JSON. A second launch only reports, and repeats a request that was not picked up. */
   launchTurn(launch: TurnLaunch, input: Uint8Array): Promise<TurnProgress> {
     return this.#peer.call('turn/launch', launch, { bytes: input, timeoutMs: ANSWER_MS });

@@ -11,6 +11,7 @@ import {
   ContainerListReply,
   ContainerReply,
   CreatedReply,
+  ProcessesReply,
   VolumeListReply,
   VolumeReply,
   parseReply,
@@ -110,6 +111,13 @@ export class Containers {
   /** The container's state in the engine's terms (`running`, `paused`, `exited`, …); null if it does not exist. */
   async status(id: string): Promise<string | null> {
     return (await this.inspect(id))?.State.Status ?? null;
+  }
+
+  async countProcesses(what: string, id: string): Promise<number> {
+    const api = await this.#api();
+    const path = `/containers/${id}/top`;
+    const reply = await api.json({ what, method: 'GET', path, timeoutMs: this.#timeouts.queryMs });
+    return parseReply(ProcessesReply, what, reply).Processes.length;
   }
 
   /**

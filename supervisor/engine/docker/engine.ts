@@ -67,6 +67,8 @@ export interface DockerEngineOptions {
 export type MountMode = 'auto' | 'paths' | 'volumes';
 
 const TIMEOUTS: EngineTimeouts = { queryMs: 10_000, operationMs: 60_000 };
+/** The container's init and the runner. */
+const OWN_PROCESSES = 2;
 const PING_MS = 15_000;
 const CLOSE_MS = 3000;
 
@@ -193,6 +195,13 @@ export class DockerEngine implements Engine {
   async unpause(sessionId: string): Promise<void> {
     await this.#sandboxes.unpause(sessionId).catch(leave(`Cannot unpause ${sessionId}`));
     await this.#execs.resizeAfterUnpause(sessionId).catch(leave(`Cannot unpause ${sessionId}`));
+  }
+
+  countAgentProcesses(sessionId: string): Promise<number> {
+    return this.#sandboxes
+      .countAgentProcesses(sessionId)
+      .then((count) => Math.max(0, count - OWN_PROCESSES))
+      .catch(leave(`Cannot list the processes of ${sessionId}`));
   }
 
   stopAgent(sessionId: string, graceMs: number): Promise<void> {

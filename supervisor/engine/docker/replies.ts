@@ -51,6 +51,7 @@ export const ContainerReply = z.object({
   Config: z.object({ Labels }),
 });
 
+export const ProcessesReply = z.object({ Processes: z.array(z.unknown()) });
 export const CreatedReply = z.object({ Id: z.string() });
 export const WaitReply = z.object({ StatusCode: z.number().int() });
 export const VolumeListReply = z.object({

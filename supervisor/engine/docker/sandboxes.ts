@@ -57,6 +57,11 @@ export class Sandboxes {
     return this.#withAgent(sessionId, (id) => this.#options.containers.unpause(what, id));
   }
 
+  async countAgentProcesses(sessionId: string): Promise<number> {
+    const { id } = await this.livingAgent(sessionId);
+    return await this.#options.containers.countProcesses(`Cannot list the processes of ${sessionId}`, id);
+  }
+
   stopAgent(sessionId: string, graceMs: number): Promise<void> {
     return this.#serialized(sessionId, async () => {
       await this.#end(await this.#sides(sessionId), 'agent', sessionId, graceMs);

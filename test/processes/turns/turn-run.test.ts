@@ -97,6 +97,7 @@ async function given(script = COUNTING) {
     sessions: new SessionRecords(database, sessions, events, now),
     profileOf: () => profile,
     isFrozen: () => false,
+    sweep: () => Promise.resolve(),
     beforeTurn: () => Promise.resolve(),
     log: silent,
   };

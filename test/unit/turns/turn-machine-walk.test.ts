@@ -8,6 +8,7 @@ import {
   type Work,
   initialState,
 } from '../../../supervisor/turns/turn-state.ts';
+import type { TurnOutcome } from '../../../supervisor/turns/turn-records.ts';
 import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
 import { ModelSandbox } from '../../fixtures/turns/model-sandbox.ts';
 import { soakCount } from '../../setup/run-length.ts';
@@ -57,6 +58,8 @@ function walkTurn(seed: number): Walked {
     if (current.do === 'resend' && sandbox.row.launchedAt === null) fail('sent again before its launch');
     if (current.do === 'read-outcome' && sandbox.row.stored !== sandbox.request?.written)
       fail('output is lost');
+    if (current.do === 'record-end' && isTermination(current.outcome) && sandbox.mayHaveLeftovers)
+      fail('processes of a terminated turn are left');
     if (current.do === 'dispatch' && sandbox.request !== null) fail('a runner would take an earlier request');
 
     const waitMs = current.do === 'wait' ? current.ms : current.do === 'report' ? current.waitMs : 0;
@@ -78,6 +81,10 @@ function walkTurn(seed: number): Walked {
   }
   expectNothingMore(state, fail);
   return { sandbox, phases, trace };
+}
+
+function isTermination({ error }: TurnOutcome): boolean {
+  return ['cancelled', 'timeout', 'output_limit'].includes(error?.data.code ?? '');
 }
 
 function expectNothingMore(state: TurnState, fail: (why: string) => never): void {
@@ -139,6 +146,7 @@ test('whatever fails, exits, is cancelled or killed, a turn ends once, and its p
       'snapshotting',
       'starting',
       'storing',
+      'sweeping',
       'watching',
       'withdrawing',
     ].sort(),

@@ -495,15 +495,26 @@ describe('a turn that is terminated', () => {
     const over: Observation = { saw: 'stored', isComplete: true, isOverLimit: true };
     expect(walk(storing(RUNNING), cut).work).toMatchObject({ do: 'kill' });
     expect(walk(storing(RUNNING), over).work).toMatchObject({ do: 'kill' });
-    expect(outcomeOf(walk(storing(ENDED), cut, STORED)).error?.data.code).toBe('output_limit');
+    expect(outcomeOf(walk(storing(ENDED), cut, STORED, DONE)).error?.data.code).toBe('output_limit');
     expect(walk(storing(ENDED), over, over).phases.at(-1)).toBe('concluding');
   });
 
   test('its end is recorded with the exit code', () => {
     const final = { ...ENDED, exitCode: 143 };
-    expect(outcomeOf(walk(storing(final, { termination: 'cancelled' }), STORED, STORED))).toEqual(
+    expect(outcomeOf(walk(storing(final, { termination: 'cancelled' }), STORED, STORED, DONE))).toEqual(
       terminatedOutcome('cancelled', 143),
     );
+  });
+
+  test('what it left is ended before its end is recorded, unless its container has taken it along', () => {
+    const { phases, work, state } = walk(storing(ENDED, { termination: 'timeout' }), STORED, STORED);
+    expect([phases.at(-1), work]).toEqual(['sweeping', { do: 'sweep' }]);
+    expect(walk(state, failed('sandbox_lost'), DONE).work).toEqual({ do: 'attach' });
+    // An error that stays must not keep the turn from its end.
+    expect(outcomeOf(walk(state, failed('engine_error'))).status).toBe('timeout');
+    const alone = storing(ENDED, { termination: 'timeout', agentExit: EXIT });
+    expect(walk(alone, STORED, STORED).phases).not.toContain('sweeping');
+    expect(walk(storing(ENDED), STORED, STORED).phases).not.toContain('sweeping');
   });
 
   test('is killed every second with what is left of 5 s of grace, and after 10 s its container is ended', () => {
@@ -561,7 +572,7 @@ describe('a full disk', () => {
 
   test('an ended turn that was cancelled ends without the rest of its output; others wait with theirs', () => {
     const full = failed('no_space');
-    const cancelled = walk(storing(ENDED, { termination: 'cancelled' }), full, full);
+    const cancelled = walk(storing(ENDED, { termination: 'cancelled' }), full, full, DONE);
     expect(outcomeOf(cancelled)).toEqual(terminatedOutcome('cancelled', 0));
     for (const termination of ['timeout', null] as const) {
       expect(walk(storing(ENDED, { termination }), full).phases).toEqual(['retrying']);
