@@ -233,7 +233,7 @@ function baseUrl(port: number): string {
   return `http://127.0.0.1:${port}`;
 }
 
-/** `git.example.com GIT_TOKEN` → `HOLDFAST_URL_GIT_EXAMPLE_COM_GIT_TOKEN`. */
+/** `git.example.com GIT_TOKEN` → `CREDENTIAL_URL_GIT_EXAMPLE_COM_GIT_TOKEN`. */
 function variableOf(name: string): string {
-  return `HOLDFAST_URL_${name.toUpperCase().replaceAll(/[^A-Z0-9]+/g, '_')}`;
+  return `CREDENTIAL_URL_${name.toUpperCase().replaceAll(/[^A-Z0-9]+/g, '_')}`;
 }

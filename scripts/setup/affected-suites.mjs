@@ -54,7 +54,7 @@ export const AFFECTED = {
     'test/docker/mission',
     'test/faults/deaths.test.ts',
   ],
-  'sidecar/egress/': ['test/docker/egress', 'test/attacks/egress'],
+  'sidecar/egress/': ['test/docker/egress', 'test/attacks/egress', 'test/attacks/credentials'],
   'sidecar/files/': [
     'test/processes/sidecar',
     'test/docker/files.test.ts',
@@ -101,7 +101,8 @@ export const AFFECTED = {
     'test/faults/homes.test.ts',
     'test/faults/failpoints',
   ],
-  'supervisor/egress/': ['test/docker/egress', 'test/attacks/egress'],
+  'supervisor/egress/': ['test/docker/egress', 'test/attacks/egress', 'test/attacks/credentials'],
+  'supervisor/secrets/': ['test/attacks/credentials'],
   'supervisor/engine/': [
     'test/docker/engine.test.ts',
     'test/docker/engine-exec.test.ts',

@@ -29,6 +29,7 @@ export const LONG_FILES: Readonly<Record<string, number>> = {
   'test/docker/engine-faults.test.ts': 60,
   'test/docker/snapshots/properties.test.ts': 55,
   'test/attacks/egress/floods.test.ts': 50,
+  'test/attacks/credentials/kept-keys.test.ts': 45,
   'test/attacks/snapshots/leased-files.test.ts': 50,
   'test/editor/session-folder.test.ts': 135,
   'test/e2e/hostile-window.test.ts': 120,
