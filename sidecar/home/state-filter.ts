@@ -1,6 +1,7 @@
 import { lstatSync } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { Directory, isPathError } from '../files/directory.ts';
+import { grantOwnerAccessByFd } from '../files/remove-tree.ts';
 import type { CachedDirectory } from '../snapshots/cached-directory.ts';
 import type { TreeFilter } from '../snapshots/tree-filter.ts';
 import { IN_SANDBOX } from '../wire.ts';
@@ -33,6 +34,8 @@ export class StateFilter implements TreeFilter {
   }
 
   prepare(root: number): void {
+    // The agent may have removed its own rights. HOME's mode is not part of the tree.
+    grantOwnerAccessByFd(root);
     this.#signInInodes = new Set();
     for (const path of this.#signIn) {
       const inode = inodeOf(root, path.split('/'));

@@ -28,6 +28,8 @@ export const LONG_FILES: Readonly<Record<string, number>> = {
   'test/faults/full-disk.test.ts': 60,
   'test/docker/engine-faults.test.ts': 60,
   'test/docker/snapshots/properties.test.ts': 55,
+  'test/docker/agent-home.test.ts': 60,
+  'test/attacks/home/hostile-home.test.ts': 60,
   'test/attacks/egress/floods.test.ts': 50,
   'test/attacks/credentials/kept-keys.test.ts': 45,
   'test/attacks/snapshots/leased-files.test.ts': 50,
