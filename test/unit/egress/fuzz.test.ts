@@ -1,10 +1,8 @@
 import { isIPv4, isIPv6 } from 'node:net';
-import { duplexPair } from 'node:stream';
 import { domainToASCII } from 'node:url';
 import { expect, test } from 'vitest';
 import { parseHostPattern, formatHostPattern } from '../../../protocol/egress.ts';
 import { canonicalizeHost, splitAuthority } from '../../../protocol/host-name.ts';
-import { TunnelDecoder, tunnelHeader } from '../../../protocol/wire/tunnel-frames.ts';
 import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { EgressRules } from '../../../supervisor/store/egress-rules.ts';
 import { Profiles } from '../../../supervisor/store/profiles.ts';
@@ -13,8 +11,8 @@ import { decide, type Rule } from '../../../supervisor/egress/decide.ts';
 import { EgressEventAggregator } from '../../../supervisor/egress/event-aggregator.ts';
 import { Policies } from '../../../supervisor/egress/policies.ts';
 import { SessionProxy } from '../../../supervisor/egress/proxy.ts';
-import { Tunnel } from '../../../supervisor/egress/tunnel.ts';
 import { type Dice, fuzzedHost, fuzzedRequest } from '../../egress-harness/fuzz-requests.ts';
+import { cutUp, talk } from '../../egress-harness/tunnel-talk.ts';
 import {
   seededRandom,
   sessionId,
@@ -26,8 +24,6 @@ import { SOAK } from '../../setup/run-length.ts';
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 20_260_101);
 const HOSTS = SOAK ? 1_000_000 : 20_000;
 const REQUESTS = SOAK ? 1_000_000 : 3000;
-/** Longer than the limits for request headers and final responses. */
-const LATE_MS = 15_000;
 const SOAK_MS = 60 * 60_000;
 
 function diceFrom(seed: number): Dice {
@@ -190,48 +186,6 @@ function fuzzedProxy(): { proxy: SessionProxy; asked: Set<string>; end: () => Pr
     expect(failures).toEqual([]);
   };
   return { proxy, asked, end };
-}
-
-/** As a sidecar sends it: frames, the end of the request's direction, and the response until its end. */
-async function talk(proxy: SessionProxy, pieces: readonly Buffer[]): Promise<string> {
-  const [ours, theirs] = duplexPair();
-  const { promise, resolve, reject } = Promise.withResolvers<undefined>();
-  const parts: Buffer[] = [];
-  let first = true;
-  const decoder = new TunnelDecoder({
-    onBytes: (bytes) => {
-      // The byte that starts the tunnel.
-      parts.push(first ? bytes.subarray(1) : bytes);
-      first = false;
-    },
-    onEnd: () => resolve(undefined),
-  });
-  theirs.on('data', (chunk: Buffer) => void decoder.push(chunk));
-  theirs.on('error', () => resolve(undefined));
-  // Destroying one half of a pair does not notify the other.
-  ours.once('close', () => resolve(undefined));
-  proxy.serve(new Tunnel(ours));
-  for (const piece of pieces) {
-    theirs.write(tunnelHeader(piece.length));
-    theirs.write(piece);
-  }
-  theirs.write(tunnelHeader(0));
-  const late = setTimeout(() => reject(new Error('neither answered nor cut off')), LATE_MS);
-  try {
-    await promise;
-  } catch (cause) {
-    throw new Error(JSON.stringify(pieces.map(String)), { cause });
-  } finally {
-    clearTimeout(late);
-    theirs.destroy();
-  }
-  return Buffer.concat(parts).toString('latin1');
-}
-
-function cutUp(bytes: Buffer, dice: Dice): Buffer[] {
-  if (bytes.length < 2 || dice(2) === 0) return bytes.length === 0 ? [] : [bytes];
-  const at = 1 + dice(bytes.length - 1);
-  return [bytes.subarray(0, at), bytes.subarray(at)];
 }
 
 function parsed(url: string): URL | null {
