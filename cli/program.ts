@@ -9,6 +9,7 @@ import { registerEvents } from './commands/events.ts';
 import { registerExec } from './commands/exec.ts';
 import { registerPolicy } from './commands/policy.ts';
 import { registerProfiles } from './commands/profiles.ts';
+import { registerReview } from './commands/review.ts';
 import { registerRun } from './commands/run.ts';
 import { registerSecrets } from './commands/secrets.ts';
 import { registerSessions } from './commands/sessions.ts';
@@ -54,6 +55,8 @@ export function buildProgram(io: CliIo, run: Runner): Command {
     .version(versionLine(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'show help for a command')
     .helpCommand(false)
+    // A command with commands and options of its own leaves their options to them.
+    .enablePositionalOptions()
     .exitOverride()
     .configureOutput({
       writeOut: (text) => void io.stdout.write(text),
@@ -84,6 +87,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   registerEvents(registry, session);
   registerWorkspace(registry);
   registerSnapshots(registry);
+  registerReview(registry);
   registerPolicy(registry);
   registerSecrets(registry);
   root.commandsGroup(HEADINGS.maintenance);
@@ -99,7 +103,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
       .helpGroup(HEADINGS.maintenance),
   );
   registry.registerUnavailable(root, [
-    ...['permission', 'memory', 'manifest', 'review', 'check', 'handoff', 'setup'],
+    ...['permission', 'memory', 'manifest', 'check', 'handoff', 'setup'],
     ...['retention', 'host', 'serve'],
   ]);
   registry.registerUnavailable(session, ['search', 'undelete', 'move']);

@@ -60,6 +60,11 @@ function literalsOf(path: string): string[] {
   return texts;
 }
 
+/** `review` has commands, and an operand of its own. */
+function isGroup({ commands, registeredArguments }: Command): boolean {
+  return commands.length > 0 && registeredArguments.length === 0;
+}
+
 /** Null where the command line could be typed so; else what is wrong with it. */
 function problem(words: string): string | null {
   let command: Command = program;
@@ -76,7 +81,7 @@ function problem(words: string): string | null {
     }
     const next = command.commands.find((one) => one.name() === word);
     if (next !== undefined) command = next;
-    else if (at === 0 || (command.commands.length > 0 && /^[a-z]+$/.test(word)))
+    else if (at === 0 || (isGroup(command) && /^[a-z]+$/.test(word)))
       return `${command.name()} has no command ${word}`;
   }
   return null;

@@ -43,7 +43,7 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     ['snapshot', 'export', 'a'],
     ['memory', 'show', 'a'],
     ['manifest', 'show', 'a', '--json'],
-    ['review', 'a'],
+    ['handoff', 'a'],
     ['handoff', 'a', '--to', 'branch'],
     ['secret', 'login', 'anthropic'],
     ['retention', 'plan'],

@@ -1,0 +1,190 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import {
+  type Decision,
+  type Review,
+  type ReviewBase,
+  type ReviewFile,
+  REVIEW_LIMITS,
+  ReviewBaseSchema,
+  type Verdict,
+} from '../../protocol/review.ts';
+import type { Context } from '../context.ts';
+import { UsageError } from '../failure.ts';
+import { newOpId } from '../op-id.ts';
+import type { Registry } from '../registry.ts';
+import { formatReviewCounts, formatReviewFiles } from '../render/review.ts';
+import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
+import { parseWorkspacePath } from '../workspace-path.ts';
+import { registerReviewDiff } from './review-diff.ts';
+
+/** `review SESSION`, and what decides about the changes that it shows. */
+export function registerReview(registry: Registry): void {
+  const review = registry
+    .command(registry.root, {
+      usage: 'review <session>',
+      description: 'show what changed since an earlier state, the most dangerous first; go on with decisions',
+      operands: ['session'],
+      examples: [
+        'holdfast review default',
+        'holdfast review diff default src/main.ts',
+        'holdfast review accept default src/main.ts',
+        'holdfast review reject default src/debug.ts:3f2a91c0',
+        'holdfast review accept default --all',
+      ],
+    })
+    .option(
+      '--base <base>',
+      'last, start, turn:ID or snapshot:ID; another one than before begins a new review',
+    )
+    .enablePositionalOptions();
+  registry.setAction(review, async (context, options: { base?: string }, session: string) => {
+    const base = options.base === undefined ? {} : { base: parseBase(options.base) };
+    await context.call('review/open', { session, ...base }, { stage: 'Comparing' });
+    const { review: opened, files } = await allFiles(context, session);
+    if (context.json) await context.printJson({ review: opened, files });
+    else {
+      const { style, stdout } = context;
+      await context.print(...formatReviewFiles(files, { style, width: stdout.columns }));
+      if (files.length === 0) await context.print(formatReviewCounts(opened));
+      else await context.printHint(formatReviewCounts(opened));
+    }
+    return undefined;
+  });
+  registerReviewDiff(registry, review);
+  for (const verdict of ['accept', 'reject'] as const) registerDecide(registry, review, verdict);
+  registerUndo(registry, review);
+}
+
+function registerDecide(registry: Registry, review: ReturnType<Registry['group']>, verdict: Verdict): void {
+  const command = registry
+    .command(review, {
+      usage: `${verdict} <session> [paths...]`,
+      description:
+        verdict === 'accept'
+          ? 'accept paths, folders or hunks (PATH:HUNK,HUNK)'
+          : 'reject paths, folders or hunks (PATH:HUNK,HUNK): the workspace gets back what was there',
+      operands: ['session'],
+      examples: [`holdfast review ${verdict} default src`, `holdfast review ${verdict} default --all`],
+    })
+    .option('--all', 'everything that is not decided yet');
+  registry.setAction(
+    command,
+    async (context, options: { all?: boolean }, session: string, paths: string[]) => {
+      if ((options.all === true) === paths.length > 0) {
+        throw new UsageError('name paths or --all, and not both', 'invalid_params');
+      }
+      const outcome =
+        options.all === true
+          ? await decideAll(context, session, verdict)
+          : await decidePaths(context, session, verdict, paths);
+      if (context.json) await context.printJson(outcome);
+      else {
+        const what = verdict === 'accept' ? 'accepted' : 'rejected';
+        await context.print(`${pluralize(outcome.decided, 'path')} ${what}`);
+        await context.printHint(formatReviewCounts(outcome.review));
+        await context.printHint(`Undo: holdfast review undo ${quoteForShell(session)}`);
+      }
+      return undefined;
+    },
+  );
+}
+
+interface Outcome {
+  readonly review: Review;
+  readonly decided: number;
+}
+
+async function decideAll(context: Context, session: string, verdict: Verdict): Promise<Outcome> {
+  const { review } = await context.call('review/show', { session });
+  const all = { revision: review.revision };
+  return await context.call(
+    'review/decide',
+    { session, verdict, all, opId: newOpId() },
+    { stage: 'Deciding' },
+  );
+}
+
+async function decidePaths(
+  context: Context,
+  session: string,
+  verdict: Verdict,
+  typed: readonly string[],
+): Promise<Outcome> {
+  const { files } = await allFiles(context, session);
+  const decisions = typed.flatMap((text) => decisionsOf(text, files));
+  let decided = 0;
+  let review: Review | undefined;
+  for (let from = 0; from < decisions.length; from += REVIEW_LIMITS.decisions) {
+    const part = decisions.slice(from, from + REVIEW_LIMITS.decisions);
+    const request = { session, verdict, decisions: part, opId: newOpId() };
+    const outcome = await context.call('review/decide', request, { stage: 'Deciding' });
+    decided += outcome.decided;
+    review = outcome.review;
+  }
+  return { review: review ?? (await context.call('review/show', { session })).review, decided };
+}
+
+const HUNKS = /^(?<path>.+):(?<hunks>[0-9a-f]{8}(?:,[0-9a-f]{8}){0,999})$/s;
+
+/** What a word of the command line names: a path, all paths below a folder, or hunks of a path. */
+export function decisionsOf(typed: string, files: readonly ReviewFile[]): Decision[] {
+  const path = parseWorkspacePath(typed);
+  const found = files.filter((file) => file.path === path || file.path.startsWith(`${path}/`));
+  if (found.length > 0) return found.map((file) => ({ path: file.path, seen: file.id }));
+  const { path: before, hunks } = HUNKS.exec(typed)?.groups ?? {};
+  if (before !== undefined && hunks !== undefined) {
+    const whole = parseWorkspacePath(before);
+    const file = files.find((one) => one.path === whole);
+    if (file !== undefined) return [{ path: whole, seen: file.id, hunks: hunks.split(',') }];
+  }
+  throw new HoldfastError('not_found', `${sanitizeLine(typed)} is not part of the review`, {
+    why: 'nothing differs there from the base',
+    next: 'see `holdfast review SESSION`',
+  });
+}
+
+function registerUndo(registry: Registry, review: ReturnType<Registry['group']>): void {
+  const command = registry.command(review, {
+    usage: 'undo <session>',
+    description: 'take the last decision back; what it rejected returns into the workspace',
+    operands: ['session'],
+  });
+  registry.setAction(command, async (context, _options, session: string) => {
+    const undone = await context.call('review/undo', { session, opId: newOpId() }, { stage: 'Undoing' });
+    if (context.json) await context.printJson(undone);
+    else {
+      const what = undone.verdict === 'accept' ? 'accepted' : 'rejected';
+      await context.print(`${pluralize(undone.paths, 'path')} not ${what} any more`);
+      await context.printHint(formatReviewCounts(undone.review));
+    }
+    return undefined;
+  });
+}
+
+/** All changed paths of the open review. Errors: `not_found` without one. */
+export async function allFiles(
+  context: Context,
+  session: string,
+): Promise<{ review: Review; files: ReviewFile[] }> {
+  const files: ReviewFile[] = [];
+  for (let cursor: string | undefined; ;) {
+    const page = await context.call('review/files', {
+      session,
+      ...(cursor === undefined ? {} : { cursor }),
+    });
+    files.push(...page.files);
+    if (page.nextCursor === null) return { review: page.review, files };
+    cursor = page.nextCursor;
+  }
+}
+
+function parseBase(text: string): ReviewBase {
+  const parsed = ReviewBaseSchema.safeParse(text);
+  if (parsed.success) return parsed.data;
+  if (text === 'head') {
+    throw new HoldfastError('not_supported', 'This version cannot review against the local HEAD', {
+      next: 'use --base start',
+    });
+  }
+  throw new UsageError('--base is last, start, turn:ID or snapshot:ID', 'invalid_params');
+}

@@ -1,0 +1,117 @@
+import { lstat, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { HunkSchema, ReviewFileSchema, ReviewSchema } from '../../protocol/review.ts';
+import { shellProject, writeProject } from '../setup/profiles.ts';
+import { TestHome } from '../setup/test-home.ts';
+
+const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
+const ListSchema = z.object({ review: ReviewSchema, files: z.array(ReviewFileSchema) });
+const DecidedSchema = z.object({ review: ReviewSchema, decided: z.int() });
+const DiffSchema = z.object({
+  files: z.array(z.object({ file: ReviewFileSchema, hunks: z.array(HunkSchema) })),
+});
+
+const BEFORE =
+  'seq 20 > lines; echo keep > same; echo old > gone; printf "#!/bin/sh\\n" > tool; mkdir d; echo m > d/moved; ln -s same link';
+const AFTER =
+  'sed -i "s/^3$/three/; s/^17$/seventeen/" lines; rm gone; chmod +x tool; mkdir e .vscode; mv d/moved e/moved; ' +
+  'rmdir d; ln -sfn /etc link; echo "{}" > .vscode/tasks.json; printf "a\\0b" > blob';
+
+describe('reviewing what an agent did through its shell', () => {
+  let home: TestHome;
+  let id: string;
+  let base: string;
+  beforeAll(async () => {
+    home = await TestHome.create();
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+    id = CreatedSchema.parse(await home.runJson(['session', 'create', 'shell', '--name', 'main'])).session.id;
+    await home.runOk(['prompt', 'main', BEFORE]);
+    base = z.object({ id: z.string() }).parse(await home.runJson(['snapshot', 'create', 'main'])).id;
+    await home.runOk(['prompt', 'main', AFTER]);
+  });
+  afterAll(() => home.dispose());
+
+  const inside = (path: string): string => join(home.path, 'workspaces', id, path);
+  const review = async (...more: string[]) =>
+    ListSchema.parse(await home.runJson(['review', 'main', ...more]));
+  const hunksOf = async (path: string) =>
+    DiffSchema.parse(await home.runJson(['review', 'diff', 'main', path])).files[0]?.hunks ?? [];
+  const states = async (): Promise<Record<string, string>> =>
+    Object.fromEntries((await review()).files.map(({ path, state }) => [path.slice(11), state]));
+
+  test('lists it by risk; hunks, files and folders are accepted and rejected, undone and carried on', async () => {
+    const listed = await review('--base', `snapshot:${base}`);
+    expect(listed.files.map(({ path, kind, risks }) => [path.slice(11), kind, risks])).toEqual([
+      ['.vscode/tasks.json', 'added', ['executes']],
+      ['tool', 'mode', ['executes', 'mode']],
+      ['link', 'modified', ['outside']],
+      ['blob', 'added', []],
+      ['e/moved', 'renamed', []],
+      ['gone', 'deleted', []],
+      ['lines', 'modified', []],
+    ]);
+    const text = await home.runOk(['review', 'main']);
+    expect(text).toMatch(/^A\s+\.vscode\/tasks\.json\s+to review\s+executes$/m);
+    expect(text).toMatch(/^R\s+d\/moved → e\/moved/m);
+
+    const [first, second] = await hunksOf('lines');
+    const diff = await home.runOk(['review', 'diff', 'main', 'lines']);
+    expect(diff).toContain(`@@ -3,1 +3,1 @@ ${first?.id ?? ''} to review`);
+    expect(diff).toMatch(/^-17\n\+seventeen$/m);
+
+    await home.runOk(['review', 'accept', 'main', `lines:${first?.id ?? ''}`]);
+    await home.runOk(['review', 'reject', 'main', `lines:${second?.id ?? ''}`]);
+    expect((await readFile(inside('lines'), 'utf8')).split('\n').slice(0, 17)).toEqual([
+      '1',
+      '2',
+      'three',
+      ...Array.from({ length: 14 }, (_, n) => String(n + 4)),
+    ]);
+
+    // Each kind of change is taken back, in one step.
+    await home.runOk(['review', 'reject', 'main', '.vscode', 'tool', 'link', 'e', 'gone', 'blob']);
+    const there = (path: string) =>
+      lstat(inside(path)).then(
+        () => true,
+        () => false,
+      );
+    expect(await Promise.all(['.vscode/tasks.json', 'e/moved', 'blob'].map(there))).toEqual([
+      false,
+      false,
+      false,
+    ]);
+    expect(await readFile(inside('gone'), 'utf8')).toBe('old\n');
+    expect(await readFile(inside('d/moved'), 'utf8')).toBe('m\n');
+    expect((await lstat(inside('tool'))).mode & 0o777).toBe(0o644);
+    expect(await readFile(inside('link'), 'utf8')).toBe('keep\n');
+    await home.runOk(['review', 'undo', 'main']);
+    expect(await Promise.all(['.vscode/tasks.json', 'e/moved', 'blob'].map(there))).toEqual([
+      true,
+      true,
+      true,
+    ]);
+    expect((await lstat(inside('tool'))).mode & 0o777).toBe(0o755);
+
+    const all = DecidedSchema.parse(await home.runJson(['review', 'accept', 'main', '--all']));
+    expect(all.review.counts).toMatchObject({ files: 7, toReview: 0, accepted: 6, partial: 1 });
+    // Opened again, what was rejected has no difference any more, and all else stays accepted.
+    expect(Object.values(await states())).toEqual(Array.from({ length: 7 }, () => 'accepted'));
+
+    // The supervisor is replaced, and the agent goes on.
+    await home.runOk(['supervisor', 'stop']);
+    await home.runOk(['prompt', 'main', 'echo more >> lines; echo evil > blob']);
+    expect(await states()).toMatchObject({ lines: 'partial', blob: 'to-review', 'e/moved': 'accepted' });
+    expect((await review()).files.find(({ path }) => path.endsWith('blob'))?.again).toBe(true);
+  });
+
+  test('a file that somebody changes meanwhile is not overwritten', async () => {
+    await review();
+    await writeFile(inside('blob'), 'mine\n');
+    const { code, stderr } = await home.run(['review', 'reject', 'main', 'blob']);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^error conflict: /);
+    expect(await readFile(inside('blob'), 'utf8')).toBe('mine\n');
+  });
+});
