@@ -76,7 +76,11 @@ export class TurnInterrupts {
  * Waits for the end of a turn. Warns on standard error about a failed, late or incomplete snapshot before the turn:
  * when the turn starts, and again at its end if more is known. Shows the progress of the snapshot before that.
  */
-async function waitForEnd(context: Context, turnId: string, signal: AbortSignal | undefined): Promise<Turn> {
+export async function waitForEnd(
+  context: Context,
+  turnId: string,
+  signal: AbortSignal | undefined,
+): Promise<Turn> {
   let reported: string | null = null;
   for (let timeoutMs = 0; ;) {
     const { turn } = await context

@@ -7,6 +7,7 @@ import { registerCompletion } from './commands/completion.ts';
 import { registerConnect } from './commands/connect.ts';
 import { registerEvents } from './commands/events.ts';
 import { registerExec } from './commands/exec.ts';
+import { registerPermissions } from './commands/permissions.ts';
 import { registerPolicy } from './commands/policy.ts';
 import { registerProfiles } from './commands/profiles.ts';
 import { registerReview } from './commands/review.ts';
@@ -80,6 +81,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   registerProfiles(registry);
   registerRun(registry);
   registerTurns(registry);
+  registerPermissions(registry);
   registerExec(registry);
   registerTerminals(registry);
   root.commandsGroup(HEADINGS.sessions);
@@ -103,7 +105,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
       .helpGroup(HEADINGS.maintenance),
   );
   registry.registerUnavailable(root, [
-    ...['permission', 'memory', 'manifest', 'check', 'handoff', 'setup'],
+    ...['memory', 'manifest', 'check', 'handoff', 'setup'],
     ...['retention', 'host', 'serve'],
   ]);
   registry.registerUnavailable(session, ['search', 'undelete', 'move']);

@@ -16,7 +16,7 @@ export interface TurnSinks {
 /** With --json, output of a command beyond this is dropped, and the document says so (`outputTruncated`). */
 export const COLLECTED_BYTES = 8 * 2 ** 20;
 
-export type AgentKind = 'handler' | 'command';
+export type AgentKind = 'handler' | 'command' | 'acp';
 
 export function createSinks(context: Context, kind: AgentKind): TurnSinks {
   if (kind === 'handler') return handlerSinks(context);
@@ -84,7 +84,7 @@ function handlerSinks(context: Context): TurnSinks {
 export async function fetchAgentKind(context: Context, profile: string): Promise<AgentKind | undefined> {
   const { profiles } = await context.call('profile/list', {});
   const protocol = profiles.find((one) => one.name === profile)?.agent.protocol;
-  return protocol === 'handler' || protocol === 'command' ? protocol : undefined;
+  return protocol === 'handler' || protocol === 'command' || protocol === 'acp' ? protocol : undefined;
 }
 
 /** Infers the kind of an agent whose profile was deleted from the output of its turn. */

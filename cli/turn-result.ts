@@ -48,11 +48,11 @@ export async function printResult(
   context: Context,
   turn: Turn,
   kind: AgentKind,
-  sinks: TurnSinks,
+  sinks: Pick<TurnSinks, 'collected'>,
 ): Promise<number> {
   if (context.json) {
     const collected = sinks.collected();
-    const output = kind === 'command' ? (collected?.text ?? null) : await handlerOutput(context, turn);
+    const output = kind === 'handler' ? await handlerOutput(context, turn) : (collected?.text ?? null);
     await context.printJson(turnJson(turn, output, collected?.truncated === true));
   } else if (kind === 'handler' && turn.status === 'succeeded') {
     if (turn.outputArtifact) await printLargeResult(context, turn);

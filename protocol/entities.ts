@@ -84,6 +84,8 @@ export const SessionSchema = z.object({
   engineReachable: z.boolean(),
   runningTurn: TurnIdSchema.nullable(),
   queuedTurns: z.number().int().nonnegative(),
+  /** Permissions that wait for a person. */
+  waiting: z.number().int().nonnegative().default(0),
   /** The first prompt, truncated. */
   about: z.string().nullable(),
   /** The latest prompt, truncated. */

@@ -77,7 +77,7 @@ export const EVENT_SCHEMAS = {
 
   'turn.queued': z.object({
     turnId: TurnIdSchema,
-    kind: z.enum(['handler', 'command']),
+    kind: z.enum(['handler', 'command', 'acp']),
     inputBytes: bytes,
     /** The beginning of the input, for display. */
     preview: z.string(),

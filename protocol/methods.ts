@@ -37,6 +37,7 @@ import {
 } from './snapshots.ts';
 import { TERMINAL_METHODS } from './terminals.ts';
 import { WATCH_METHODS, WATCH_NOTIFICATIONS } from './watch.ts';
+import { PERMISSION_METHODS } from './permissions.ts';
 import { PEER_NOTIFICATIONS } from './wire/peer-notifications.ts';
 
 /** The schemas of one method. `bytes` says whether the request, the response or both may carry a raw payload. */
@@ -444,6 +445,7 @@ export const METHODS = {
   },
 
   ...CONTENT_METHODS,
+  ...PERMISSION_METHODS,
   ...CONVERSATION_METHODS,
   ...POLICY_METHODS,
   ...SECRET_METHODS,

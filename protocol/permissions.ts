@@ -45,9 +45,10 @@ export const PERMISSION_METHODS = {
       session: SessionRefSchema.optional(),
       all: z.boolean().optional(),
       limit: z.number().int().min(1).max(500).optional(),
-      before: z.string().optional(),
+      /** `next` of the page before. */
+      after: z.string().max(20).optional(),
     }),
-    result: z.object({ permissions: z.array(PermissionSchema), before: z.string().nullable() }),
+    result: z.object({ permissions: z.array(PermissionSchema), next: z.string().nullable() }),
     repeat: 'safe',
     whenDamaged: 'refused',
   },

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { AGENT_HOME_FIELDS } from './agent-home.ts';
+import { ToolKindSchema } from './agent-events.ts';
 import { CredentialSchema, MAX_CREDENTIALS } from './credentials.ts';
 import { EgressRuleSchema } from './egress.ts';
 import { PRESET_NAMES } from './presets/names.ts';
@@ -59,6 +60,24 @@ export const PresetAgentSchema = z.strictObject({
   timeout: DurationSchema.optional(),
   ...AGENT_HOME_FIELDS,
 });
+
+/**
+ * What is answered to a request of an agent. The first rule that matches counts: its kind of tool, all paths of the call (below
+ * /workspace) and the command. `*` stands for any characters.
+ */
+export const PermissionRuleSchema = z.strictObject({
+  answer: z.enum(['allow', 'reject', 'ask']),
+  kind: ToolKindSchema.optional(),
+  path: z.string().min(1).max(1000).optional(),
+  command: z.string().min(1).max(1000).optional(),
+});
+export type PermissionRule = z.infer<typeof PermissionRuleSchema>;
+
+export const PermissionsSchema = z.union([
+  z.enum(['ask', 'allow']),
+  z.strictObject({ rules: z.array(PermissionRuleSchema).min(1).max(100) }),
+]);
+export type Permissions = z.infer<typeof PermissionsSchema>;
 
 const MAX_CHECKS = 32;
 /** Shell commands by name. */
@@ -148,6 +167,11 @@ export const ProfileSchema = z.strictObject({
     .optional(),
   checks: ChecksSchema.optional(),
   /**
+   * What an agent that asks may do. Default: `allow` where a snapshot before each turn is required, otherwise `ask`. This spares
+   * people questions and protects nothing: the sandbox does.
+   */
+  permissions: PermissionsSchema.optional(),
+  /**
    * The snapshot before a turn. `auto`: if it takes long or fails, the turn starts without it and says so. `required`:
    * the turn waits for it, and fails without a complete snapshot.
    */
@@ -173,6 +197,14 @@ export function seedOf({ workspace }: Pick<Profile, 'workspace'>): Seed | null {
 }
 export type AgentConfig = z.infer<typeof AgentSchema>;
 
+/** What the profile answers to an agent that asks. */
+export function permissionsOf({
+  permissions,
+  snapshots,
+}: Pick<Profile, 'permissions' | 'snapshots'>): Permissions {
+  return permissions ?? (snapshots === 'required' ? 'allow' : 'ask');
+}
+
 const SECOND = 1000;
 
 export const PROFILE_DEFAULTS = {
@@ -195,7 +227,6 @@ export interface UnsupportedField {
 export const UNSUPPORTED_FIELDS: readonly UnsupportedField[] = [
   { field: 'setup', next: 'put what the agent needs into the image' },
   { field: 'dockerfile', next: 'build the image yourself and name it in `image`' },
-  { field: 'agent.*.protocol', value: 'acp', next: 'use `command` or `handler`' },
   { field: 'workspace.scope', value: 'profile', next: 'use `session`' },
   { field: 'workspace.repository', next: 'clone inside the first turn' },
   { field: 'egress.*.methods', next: 'remove it; rules are for hosts and ports only' },

@@ -2,6 +2,8 @@ import type { Session, Turn } from '../../protocol/entities.ts';
 import type { Params } from '../../protocol/methods.ts';
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
+import { converse } from '../conversation/interactive.ts';
+import { showAgentTurn } from '../conversation/agent-turn.ts';
 import { followTurn, TurnInterrupts } from '../follow-turn.ts';
 import { durationValue } from '../option-values.ts';
 import { newOpId } from '../op-id.ts';
@@ -47,21 +49,34 @@ export function registerRun(registry: Registry): void {
 
   const prompt = registry
     .command(registry.root, {
-      usage: 'prompt <session> <text>',
-      description: 'run one turn in an existing session; - reads the text from standard input',
+      usage: 'prompt <session> [text]',
+      description:
+        'run one turn in an existing session; - reads the text from standard input, and without a text a terminal is a conversation',
       operands: ['session', 'none'],
-      examples: [`holdfast prompt invoices 'Now the ones from May'`, 'holdfast prompt invoices - < task.md'],
+      examples: [
+        `holdfast prompt invoices 'Now the ones from May'`,
+        'holdfast prompt invoices - < task.md',
+        'holdfast prompt invoices',
+      ],
     })
     .option('--timeout <s>', 'cancel the turn after this many seconds (or 5m, 2h)', durationValue)
     .option('--no-wait', 'print the turn id and exit; the turn continues');
-  registry.setAction(prompt, async (context, options: RunOptions, reference: string, operand: string) => {
-    const { session } = await context.call('session/show', { session: reference });
-    const kind = await fetchAgentKind(context, session.profile);
-    const input = await readInput(context.io, operand);
-    validateInput(input, kind, `holdfast prompt ${quoteForShell(reference)}`);
-    const where = { session: session.id };
-    return takeTurn(context, { kind, input, where, timeoutMs: options.timeout, wait: options.wait });
-  });
+  registry.setAction(
+    prompt,
+    async (context, options: RunOptions, reference: string, operand: string | undefined) => {
+      const { session } = await context.call('session/show', { session: reference });
+      const kind = await fetchAgentKind(context, session.profile);
+      const where = { session: session.id };
+      const take = (input: Buffer): Promise<number | undefined> => {
+        validateInput(input, kind, `holdfast prompt ${quoteForShell(reference)}`);
+        return takeTurn(context, { kind, input, where, timeoutMs: options.timeout, wait: options.wait });
+      };
+      if (operand !== undefined) return take(await readInput(context.io, operand));
+      if (context.isInteractive && !context.json && options.wait)
+        return converse(context, session.name, take);
+      throw new UsageError('a text is missing; - reads it from standard input', 'invalid_params');
+    },
+  );
 }
 
 type Where = Pick<Params<'turn/start'>, 'session' | 'profile' | 'name'>;
@@ -103,6 +118,7 @@ async function takeTurn(context: Context, options: TurnOptions): Promise<number 
       );
     }
     // The kind is unknown if the profile was deployed after the query above; infer it from the turn's output.
+    if (options.kind === 'acp') return await showAgentTurn(context, turn);
     const sinks = createSinks(context, options.kind ?? inferAgentKind(turn));
     const ended = await followTurn(context, turn.turnId, sinks);
     return await printResult(context, ended, options.kind ?? inferAgentKind(ended), sinks);

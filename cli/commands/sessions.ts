@@ -316,7 +316,7 @@ function registerUpdate(registry: Registry, group: Command): void {
     .option('--untag', 'remove all tags')
     .option(
       '--model <model>',
-      "the model that it should use ('' for the default); stored, but not yet passed to agents in this version",
+      "the model that its agent should use ('' for the default); for agents that let it be chosen",
     );
   registry.setAction(command, async (context, options: UpdateOptions, reference: string) => {
     const either = (on: boolean | undefined, off: boolean | undefined) =>
@@ -338,8 +338,6 @@ function registerUpdate(registry: Registry, group: Command): void {
     const { session } = await context.call('session/update', { session: reference, ...change });
     if (context.json) await context.printJson({ session });
     else await context.print(...formatSession(session, context.style, context.io.now()));
-    if (typeof change.model === 'string')
-      await context.printNote('warning: the model is stored, but this version does not pass it to agents');
     return undefined;
   });
 }

@@ -3,6 +3,7 @@ import type { Turn } from '../../protocol/entities.ts';
 import { errorFromWire } from '../../protocol/error-data.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Context } from '../context.ts';
+import { showAgentTurn } from '../conversation/agent-turn.ts';
 import { UsageError } from '../failure.ts';
 import { followTurn, TurnInterrupts } from '../follow-turn.ts';
 import { durationValue, positiveInteger } from '../option-values.ts';
@@ -104,6 +105,7 @@ function registerWait(registry: Registry, group: Command): void {
     try {
       const { turn } = await context.client().call('turn/show', { turn: turnId });
       const kind = (await kindOf(context, turn)) ?? inferAgentKind(turn);
+      if (kind === 'acp') return await showAgentTurn(context, turn, timedOut.signal);
       const sinks = createSinks(context, kind);
       const ended = await followTurn(context, turnId, sinks, timedOut.signal);
       return await printResult(context, ended, kind, sinks);

@@ -83,6 +83,14 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'limits.pids': 'Processes and threads, at least 16; default 1024.',
   'limits.output': `Maximum output of one turn; default 1GiB. ${SIZE}`,
   'limits.home': `Maximum size of HOME; default 4GiB. Above it the session refuses new turns. ${SIZE}`,
+  permissions:
+    'What an agent that asks may do: ask, allow, or rules. Default: allow where snapshots are required, otherwise ask. A convenience: the sandbox is the boundary.',
+  'permissions.*.rules': 'The first rule that matches counts; without one a person is asked.',
+  'permissions.*.rules.*.answer': 'What is answered: allow, reject or ask.',
+  'permissions.*.rules.*.kind': 'The kind of tool, such as edit or execute.',
+  'permissions.*.rules.*.path':
+    'All paths of the call match this, below /workspace; * stands for any characters.',
+  'permissions.*.rules.*.command': 'The command matches this; * stands for any characters.',
   runtime: 'Container runtime of the engine, such as runsc.',
   idle: 'What happens to idle sessions.',
   'idle.pause': `A session is paused after this time and keeps its memory; default 5m. ${DURATION}`,

@@ -70,7 +70,11 @@ export const AFFECTED = {
     'test/docker/terminals',
     'test/faults/full-disk.test.ts',
   ],
-  'sidecar/processes/': ['test/processes/sidecar', 'test/docker/processes.test.ts'],
+  'sidecar/processes/': [
+    'test/processes/sidecar',
+    'test/docker/processes.test.ts',
+    'test/docker/agents.test.ts',
+  ],
   'sidecar/home/': ['test/processes/sidecar', 'test/docker/agent-home.test.ts', 'test/attacks/home'],
   'sidecar/search/': ['test/docker/search.test.ts', 'test/docker/watch.test.ts'],
   'sidecar/snapshots/': [

@@ -2,13 +2,13 @@ import { isUtf8 } from 'node:buffer';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { AgentConfig, Profile } from '../../protocol/profile.ts';
 import { addLimits } from './limits.ts';
-import { type AgentDriver, turnError } from './driver.ts';
+import { type ProgramDriver, turnError } from './driver.ts';
 
 /** The kernel's limit for one argument, less its NUL byte. */
 const ARGUMENT_BYTES = 128 * 1024 - 1;
 
 /** Runs any program: the prompt is its stdin or its last argument, and its exit code is the outcome. */
-export const commandDriver = (config: Extract<AgentConfig, { protocol: 'command' }>): AgentDriver => ({
+export const commandDriver = (config: Extract<AgentConfig, { protocol: 'command' }>): ProgramDriver => ({
   kind: 'command',
 
   validateInput(input: Buffer): void {

@@ -20,8 +20,8 @@ export interface LaunchRequest {
   readonly freshTmp: boolean;
 }
 
-/** One way to run an agent: how a request becomes a launch, and what its exit means. */
-export interface AgentDriver {
+/** One way to run an agent that is a program for each turn: how a request becomes a launch, and what its exit means. */
+export interface ProgramDriver {
   readonly kind: 'handler' | 'command';
   /** Errors: `invalid_params` for input that this agent cannot take. Called before the turn is queued. */
   validateInput(input: Buffer): void;
@@ -29,6 +29,16 @@ export interface AgentDriver {
   /** `result`: the whole result that a handler wrote; null: none. */
   outcome(progress: TurnProgress, result: Buffer | null): AgentOutcome;
 }
+
+/** An agent that stays and takes prompts: `acp/` has the conversation. */
+export interface PromptDriver {
+  readonly kind: 'acp';
+  readonly command: readonly string[];
+  /** Errors: `invalid_params`. */
+  validateInput(input: Buffer): void;
+}
+
+export type AgentDriver = ProgramDriver | PromptDriver;
 
 export function turnError(
   code: ErrorCode,

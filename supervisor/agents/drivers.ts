@@ -1,8 +1,18 @@
+import { isUtf8 } from 'node:buffer';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { AgentConfig } from '../../protocol/profile.ts';
 import { commandDriver } from './command.ts';
 import { handlerDriver } from './handler.ts';
 import type { AgentDriver } from './driver.ts';
+
+/** An agent that speaks the Agent Client Protocol takes text. */
+function requireText(input: Buffer): void {
+  if (isUtf8(input)) return;
+  throw new HoldfastError('invalid_params', 'The prompt is not text', {
+    why: 'it is not UTF-8',
+    next: 'put the data into a file in the workspace and name it in the prompt',
+  });
+}
 
 export function driverFor(agent: AgentConfig): AgentDriver {
   switch (agent.protocol) {
@@ -11,8 +21,6 @@ export function driverFor(agent: AgentConfig): AgentDriver {
     case 'command':
       return commandDriver(agent);
     case 'acp':
-      throw new HoldfastError('not_supported', 'agent.protocol: acp is not in this version', {
-        next: 'use `command` or `handler`',
-      });
+      return { kind: 'acp', command: agent.command, validateInput: requireText };
   }
 }

@@ -2,7 +2,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { AgentConfig, Profile } from '../../protocol/profile.ts';
 import { type HandlerResult, HandlerResultSchema } from '../../sidecar/wire.ts';
 import { addLimits } from './limits.ts';
-import { type AgentDriver, turnError } from './driver.ts';
+import { type ProgramDriver, turnError } from './driver.ts';
 
 /** Longest texts of an agent's error that are stored. */
 const MESSAGE_CHARACTERS = 8000;
@@ -10,7 +10,7 @@ const TRACEBACK_CHARACTERS = 32_000;
 const NAME_CHARACTERS = 200;
 
 /** A file with `handler(input)`: JSON in, JSON out, in a warm worker that keeps its memory from turn to turn. */
-export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler' }>): AgentDriver => ({
+export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler' }>): ProgramDriver => ({
   kind: 'handler',
 
   validateInput(input: Buffer): void {

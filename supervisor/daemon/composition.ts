@@ -24,6 +24,9 @@ import { DeletedSessionContents } from '../history/deleted-session-contents.ts';
 import { EventLog } from '../history/event-log.ts';
 import { SessionRecords } from '../history/session-records.ts';
 import { TurnOutput } from '../history/turn-output.ts';
+import { AgentConversations } from '../agents/acp/agent-conversations.ts';
+import { ConversationStore } from '../agents/acp/conversation-store.ts';
+import { Permissions } from '../agents/permissions.ts';
 import { ProfileService } from '../profiles/service.ts';
 import { AgentSweep } from '../sandboxes/agent-sweep.ts';
 import { ActiveWork } from '../sandboxes/active-work.ts';
@@ -64,6 +67,11 @@ import { openDatabase } from '../store/database.ts';
 import { SecretFiles } from '../secrets/secret-files.ts';
 import { SecretStore } from '../secrets/secret-store.ts';
 import { EgressRules } from '../store/egress-rules.ts';
+import { AgentConversationRows } from '../store/agent-conversations.ts';
+import { PermissionRows } from '../store/permissions.ts';
+import { ClientNames } from '../rpc/client-names.ts';
+import { SidecarProcessChannel } from '../workspace/sidecar-process-channel.ts';
+import { handoverText } from '../agents/acp/handover.ts';
 import { Freezes } from '../store/freezes.ts';
 import type { Home } from '../store/home.ts';
 import { Operations } from '../store/operations.ts';
@@ -121,8 +129,12 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
   const network = createNetwork(storage, log);
   const sandboxes = createSandboxes({ ...storage, ...network }, log);
   const snapshots = createSnapshots({ ...storage, ...sandboxes }, program, log);
-  const work = createWork({ ...storage, ...sandboxes, ...snapshots }, log);
-  const sessions = createSessions({ ...storage, ...network, ...sandboxes, ...snapshots, ...work }, log);
+  const agents = createAgents({ ...storage, ...sandboxes, changes: snapshots.changes }, program, log);
+  const work = createWork({ ...storage, ...sandboxes, ...snapshots, ...agents }, log);
+  const sessions = createSessions(
+    { ...storage, ...network, ...sandboxes, ...snapshots, ...agents, ...work },
+    log,
+  );
   const payloads = new BufferPool();
   /** For calls about files. */
   const filesConnections = new FilesConnections(sandboxes.access, payloads);
@@ -135,6 +147,7 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
     ...network,
     ...sandboxes,
     ...snapshots,
+    ...agents,
     ...work,
     ...sessions,
     ...review,
@@ -142,12 +155,14 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
       ...storage,
       ...sandboxes,
       ...snapshots,
+      ...agents,
       ...work,
       ...sessions,
       ...review,
     }),
     profileService: createProfiles({ ...storage, ...network, ...sessions }, program, log),
     deletedSessions: new DeletedSessionContents({ ...storage, log: log.child('history') }),
+    clients: new ClientNames(),
     /** Buffers of bytes that pass between clients and sidecars. */
     payloads,
     filesConnections,
@@ -159,6 +174,7 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
 type Storage = ReturnType<typeof openStorage> & { readonly engine: Engine };
 type Network = ReturnType<typeof createNetwork>;
 type Sandboxes = ReturnType<typeof createSandboxes>;
+type Agents = ReturnType<typeof createAgents>;
 type SnapshotLayer = ReturnType<typeof createSnapshots>;
 type Work = ReturnType<typeof createWork>;
 type SessionLayer = ReturnType<typeof createSessions>;
@@ -395,11 +411,47 @@ function createSnapshots(below: Storage & Sandboxes, program: Program, log: Log)
   };
 }
 
+/** Agents that stay and take prompts, and what they ask people. */
+function createAgents(
+  below: Storage & Sandboxes & Pick<SnapshotLayer, 'changes'>,
+  program: Program,
+  log: Log,
+) {
+  const { database, turns, conversationLive: live, lifecycle, freezing, records, now } = below;
+  const rows = new PermissionRows(database);
+  const permissions: Permissions = new Permissions({
+    ...below,
+    rows,
+    isRunning: (turnId) => turns.statusOf(turnId) === 'running',
+    onAnswered: (sessionId, id, option) => agentConversations.answer(sessionId, id, option),
+  });
+  const agentConversations: AgentConversations = new AgentConversations({
+    ...below,
+    channel: (sessionId) =>
+      new SidecarProcessChannel((use, isSuspect) => lifecycle.withSidecar(sessionId, use, isSuspect)),
+    store: new ConversationStore({
+      ...below,
+      rows: new AgentConversationRows(database),
+      permissions: rows,
+      now,
+    }),
+    onLive: (sessionId, { turnId, message, role, text }) =>
+      live.append(sessionId, turnId, message, role, text),
+    handover: (sessionId, turnId) => handoverText(turns.listBySession(sessionId, 50), turnId),
+    answerTo: (id) => permissions.answerTo(id),
+    isStill: (sessionId) => freezing.isFrozen(sessionId) || records.peek(sessionId)?.status === 'paused',
+    version: program.info.version,
+    log: log.child('agents'),
+  });
+  return { permissions, agentConversations, permissionRows: rows };
+}
+
 /** What clients run in sandboxes: turns, execs and terminals. */
-function createWork(below: Storage & Sandboxes & SnapshotLayer, log: Log) {
-  const { database, records, profiles, freezing, turnSnapshots } = below;
+function createWork(below: Storage & Sandboxes & SnapshotLayer & Agents, log: Log) {
+  const { database, records, profiles, freezing, turnSnapshots, changes } = below;
   const queue = new TurnQueue({
     ...below,
+    changes,
     sessions: records,
     records: new TurnRecords({ ...below, sessions: records }),
     profileOf: (turn) => profiles.getOrThrow(records.get(turn.sessionId).profile).config,
@@ -431,7 +483,7 @@ function createWork(below: Storage & Sandboxes & SnapshotLayer, log: Log) {
 }
 
 /** What creates, restores and removes sessions, and the service that clients call. */
-function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & Work, log: Log) {
+function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & Agents & Work, log: Log) {
   const { database, profiles, engine, background, policies, conversations } = below;
   const {
     lifecycle,

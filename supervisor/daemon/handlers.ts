@@ -1,6 +1,7 @@
 import type { ClientPeer, HandlerTable } from '../rpc/handler-table.ts';
 import { randomIds } from '../base/ids.ts';
 import { sessionHandlers } from '../rpc/handlers/session.ts';
+import { permissionHandlers } from '../rpc/handlers/permission.ts';
 import { terminalHandlers } from '../rpc/handlers/terminal.ts';
 import { hostHandlers } from '../rpc/handlers/host.ts';
 import { filesHandlers } from '../rpc/handlers/files.ts';
@@ -96,6 +97,7 @@ export function createHandlers(
       ...services,
       findSession: (reference) => sessionService.find(reference),
     }),
+    ...permissionHandlers<ClientPeer>({ ...services, sessionId }),
     ...terminalHandlers<ClientPeer>({ terminals, sessionId }),
     ...sessionHandlers<ClientPeer>({
       ...services,

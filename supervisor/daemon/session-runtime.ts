@@ -15,6 +15,8 @@ import type { ScanCaches } from '../snapshots/scan-caches.ts';
 import type { SnapshotService } from '../snapshots/snapshot-service.ts';
 import type { TurnSnapshots } from '../snapshots/turn-snapshots.ts';
 import type { DiskReserve } from '../store/reserve.ts';
+import type { AgentConversations } from '../agents/acp/agent-conversations.ts';
+import type { Permissions } from '../agents/permissions.ts';
 import type { Execs } from '../terminals/execs.ts';
 import type { Terminals } from '../terminals/terminals.ts';
 import type { TurnQueue } from '../turns/turn-queue.ts';
@@ -41,6 +43,8 @@ export interface SessionRuntimeOptions {
   readonly queue: TurnQueue;
   readonly execs: Execs;
   readonly terminals: Terminals;
+  readonly permissions: Permissions;
+  readonly agentConversations: AgentConversations;
   readonly drainedSessions: DrainedSessions;
   readonly interruptedWork: InterruptedWork;
   readonly reconciler: Reconciler;
@@ -56,6 +60,7 @@ export class SessionRuntime {
 
   /** Reconciles, and resumes what an earlier supervisor began. Deletions and cleans are finished in the background. */
   async start(): Promise<void> {
+    const { permissions } = this.#services;
     const { reserve, snapshotService, turnSnapshots, maintenance, queue, terminals, reconciler, background } =
       this.#services;
     const { interruptedWork, drainedSessions, idleTimer, limits, sandboxLimits } = this.#services;
@@ -64,6 +69,7 @@ export class SessionRuntime {
     turnSnapshots.recover();
     maintenance.start();
     // Turns first: a session with an unfinished turn has active work, and must not be taken for idle.
+    permissions.recover();
     queue.recover();
     terminals.recover();
     await reconciler.start();
@@ -106,6 +112,7 @@ export class SessionRuntime {
     await Promise.all([limits.close(), sandboxLimits.close()]);
     await execs.close();
     await terminals.detach();
+    await this.#services.agentConversations.detach();
     await queue.detach();
     await turnSnapshots.close();
     await reconciler.stop();

@@ -117,6 +117,7 @@ export class Supervisor {
       },
       handlers,
       payloads: services?.payloads,
+      onHello: (connection, name) => services?.clients.set(connection, name),
       onInternalError: (error, where) =>
         log.child('rpc').error('a request failed', { error, method: where.method }),
       onConnectionBroken: (error) => log.child('rpc').info('a connection was ended', { error }),

@@ -27,6 +27,8 @@ export interface RpcServerOptions {
   readonly onInternalError: InternalErrorListener;
   /** Called for every connection that violated the protocol or was aborted. */
   readonly onConnectionBroken?: (error: HoldfastError) => void;
+  /** Called when a client has said who it is. */
+  readonly onHello?: (connection: ClientPeer, clientName: string) => void;
   readonly limits?: Partial<PeerLimits>;
   readonly payloads?: BufferPool | undefined;
   readonly helloMs?: number;
@@ -105,6 +107,7 @@ export class RpcServer {
         ...handlers,
         hello: (params) => {
           const answer = answerHello(identity, params);
+          this.#options.onHello?.(peer, params.client.name);
           clearTimeout(waiting);
           return answer;
         },

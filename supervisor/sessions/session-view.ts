@@ -8,6 +8,7 @@ export interface DerivedSessionState {
   readonly engineReachable: boolean;
   readonly runningTurn: string | null;
   readonly queuedTurns: number;
+  readonly waiting: number;
   readonly lastPrompt: string | null;
   readonly lastSeq: number;
 }

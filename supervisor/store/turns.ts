@@ -1,6 +1,11 @@
 import { z } from 'zod';
 import { type Content, JSON_TEXT } from '../../protocol/contents.ts';
-import { DispatchCaseSchema, TurnSnapshotSchema, TurnStatusSchema } from '../../protocol/entities.ts';
+import {
+  DispatchCaseSchema,
+  TurnSnapshotSchema,
+  type TurnStatus,
+  TurnStatusSchema,
+} from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { TurnErrorSchema } from '../../protocol/events.ts';
 import { JsonSchema, blob, count, flag, json, parseRow, time, toColumn, toJson } from './columns.ts';
@@ -16,7 +21,7 @@ export const TurnSummarySchema = z.object({
   id: z.string(),
   sessionId: z.string(),
   status: TurnStatusSchema,
-  kind: z.enum(['handler', 'command']),
+  kind: z.enum(['handler', 'command', 'acp']),
   createdAt: time,
   startedAt: time.nullable(),
   endedAt: time.nullable(),
@@ -147,6 +152,12 @@ export class Turns {
         next: 'see `holdfast turn list SESSION`',
       });
     return row;
+  }
+
+  /** Null if the turn does not exist. */
+  statusOf(id: string): TurnStatus | null {
+    const row = this.#database.get('SELECT status FROM turns WHERE id = ?', id);
+    return row === undefined ? null : parseRow(z.object({ status: TurnStatusSchema }), 'turns', row).status;
   }
 
   /** Applies a patch and returns the updated turn. Errors: `not_found`. */

@@ -1,6 +1,7 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import { PROFILE_DEFAULTS, type Profile } from '../../protocol/profile.ts';
 import type { Limit, TurnProgress } from '../../sidecar/wire.ts';
+import type { ProgramDriver } from '../agents/driver.ts';
 import { driverFor } from '../agents/drivers.ts';
 import { reportsFullDisk } from '../agents/limits.ts';
 import type { ChangeNotifier } from '../base/change-notifier.ts';
@@ -13,6 +14,7 @@ import type { Lifecycle, ReadySandbox } from '../sandboxes/lifecycle.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { TurnRow, Turns } from '../store/turns.ts';
 import type { SidecarClient } from '../workspace/sidecar-client.ts';
+import { AgentTurn, type AgentTurns } from './agent-turn.ts';
 import { OutputPull } from './output-pull.ts';
 import { step } from './turn-machine.ts';
 import type { TurnRecords } from './turn-records.ts';
@@ -28,6 +30,7 @@ export interface TurnRunOptions {
   readonly sweep: (sessionId: string, turnId: string) => Promise<void>;
   readonly activeWork: ActiveWork;
   readonly changes: ChangeNotifier;
+  readonly agentConversations: AgentTurns;
   readonly profileOf: (turn: TurnRow) => Profile;
   /** The agent is paused for a snapshot: its runner cannot pick up a turn. */
   readonly isFrozen: (sessionId: string) => boolean;
@@ -59,6 +62,8 @@ export class TurnRun {
   #isPaused = false;
   #workerId: string | null;
   #profile: Profile | null = null;
+  /** For a turn that is a prompt to an agent which stays. */
+  readonly #agentTurn: AgentTurn | null;
   #ready: ReadySandbox | null = null;
   #client: SidecarClient | null = null;
 
@@ -68,6 +73,15 @@ export class TurnRun {
     this.#options = options;
     this.#state = initialState(turn, options.now());
     this.#workerId = turn.workerId;
+    this.#agentTurn =
+      turn.kind === 'acp'
+        ? new AgentTurn(turn, {
+            conversations: options.agentConversations,
+            changes: options.changes,
+            wakeKey: this.#wakeKey,
+            shutdown: this.#detached.signal,
+          })
+        : null;
     this.#pull = new OutputPull({
       turnId: turn.id,
       output: options.output,
@@ -186,15 +200,16 @@ export class TurnRun {
       case 'resend':
         return { saw: 'report', report: await this.#launch() };
       case 'report':
-        return { saw: 'report', report: await this.#pull.progress(this.#sidecar(), work.waitMs) };
+        return { saw: 'report', report: await this.#progress(work.waitMs) };
       case 'store':
         return this.#store(work.report);
       case 'drain':
-        return this.#store(await this.#pull.progress(this.#sidecar(), 0));
+        return this.#store(await this.#progress(0));
       case 'kill':
         // So that a signal can reach its processes.
         await lifecycle.thaw(sessionId);
-        await this.#sidecar().killTurn(turnId, work.graceMs);
+        if (this.#agentTurn === null) await this.#sidecar().killTurn(turnId, work.graceMs);
+        else await this.#agentTurn.cancel();
         return DONE;
       case 'sweep':
         await this.#options.sweep(sessionId, turnId);
@@ -212,12 +227,13 @@ export class TurnRun {
         return DONE;
       case 'record-end':
         await failpoint('turn.before-end');
+        await this.#agentTurn?.end();
         records.recordEnd(turnId, work.outcome);
         await failpoint('turn.after-end');
         return DONE;
       case 'remove':
         await failpoint('turn.before-forget');
-        await this.#client?.forgetTurn(turnId);
+        if (this.#agentTurn === null) await this.#client?.forgetTurn(turnId);
         return DONE;
       case 'wait':
         await changes.wait(this.#wakeKey, work.ms, this.#detached.signal);
@@ -229,18 +245,46 @@ export class TurnRun {
     const { activeWork, lifecycle } = this.#options;
     const { id: turnId, input: prompt } = this.#turn();
     const profile = this.#profileOfTurn();
+    if (this.#agentTurn !== null) return this.#beginAgentTurn(this.#agentTurn);
     const freshTmp = activeWork.countOthers(this.sessionId, turnId) === 0;
     const row = lifecycle.row(this.sessionId);
-    const { launch, input } = driverFor(profile.agent).launch(
-      { turnId, input: prompt, freshTmp },
-      row,
-      profile,
-    );
+    const { launch, input } = this.#programDriver().launch({ turnId, input: prompt, freshTmp }, row, profile);
     const env = { ...lifecycle.environment(this.sessionId, profile), ...launch.env };
     return this.#sidecar().launchTurn({ ...launch, env }, input);
   }
 
+  /** Also after a supervisor that was killed: the conversation goes on where that one was. */
+  #beginAgentTurn(agentTurn: AgentTurn): Promise<TurnProgress> {
+    const { lifecycle } = this.#options;
+    const profile = this.#profileOfTurn();
+    const driver = driverFor(profile.agent);
+    if (driver.kind !== 'acp') {
+      throw new HoldfastError('agent_failed', 'The agent no longer takes this prompt', {
+        why: `a deploy made it an agent of the kind ${driver.kind}`,
+        next: 'prompt it again',
+      });
+    }
+    const env = lifecycle.environment(this.sessionId, profile);
+    return agentTurn.begin(lifecycle.row(this.sessionId), { profile, command: driver.command }, env);
+  }
+
+  async #progress(waitMs: number): Promise<TurnProgress> {
+    if (this.#agentTurn === null) return this.#pull.progress(this.#sidecar(), waitMs);
+    await this.#beginAgentTurn(this.#agentTurn);
+    return this.#agentTurn.progress(waitMs);
+  }
+
+  #programDriver(): ProgramDriver {
+    const driver = driverFor(this.#profileOfTurn().agent);
+    if (driver.kind !== 'acp') return driver;
+    throw new HoldfastError('agent_failed', 'The agent no longer takes this input', {
+      why: 'a deploy made it an agent of the kind acp',
+      next: 'prompt it again',
+    });
+  }
+
   async #store(report: TurnProgress): Promise<Observation> {
+    if (this.#agentTurn !== null) return { saw: 'stored', ...this.#agentTurn.stored() };
     const { worker } = report;
     if (worker !== null && worker.id !== this.#workerId) {
       this.#options.records.recordWorker(this.#turn(), worker);
@@ -253,7 +297,8 @@ export class TurnRun {
 
   /** What the agent made of the turn: its exit code, or the answer of its handler. */
   async #readOutcome(final: TurnProgress): Promise<Observation> {
-    const driver = driverFor(this.#profileOfTurn().agent);
+    if (this.#agentTurn !== null) return { saw: 'outcome', outcome: this.#agentTurn.outcome() };
+    const driver = this.#programDriver();
     const hasCause = final.limits.length > 0 || final.exitCode === 0 || driver.kind === 'handler';
     const limits =
       !hasCause && reportsFullDisk(this.#pull.readErrorTail()) ? ['disk' as const] : final.limits;

@@ -81,11 +81,6 @@ describe('a holdfast.yaml', () => {
     });
   });
 
-  test('with agent.protocol acp is refused as not_supported', async () => {
-    const directory = await withYaml('', 'name: odd\nagent: { protocol: acp, command: [sh] }\n');
-    await expect(deploy(home, directory)).rejects.toMatchObject({ code: 'not_supported' });
-  });
-
   test('with a missing image: a typed error, and nothing is deployed', async () => {
     const directory = await withYaml('image: localhost:1/nobody/nothing:1\n');
     await expect(deploy(home, directory)).rejects.toMatchObject({

@@ -9,6 +9,7 @@ import { secrets } from './008-secrets.ts';
 import { agentHome } from './009-agent-home.ts';
 import { conversation } from './010-conversation.ts';
 import { reviews } from './011-reviews.ts';
+import { agents } from './012-agents.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -29,4 +30,5 @@ export const MIGRATIONS: readonly Migration[] = [
   agentHome,
   conversation,
   reviews,
+  agents,
 ];

@@ -32,6 +32,16 @@ const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: ()
 const COUNTING = 'for n in 1 2 3 4 5; do echo $n; sleep 0.2; done; cat';
 const COUNTED = '1\n2\n3\n4\n5\ninput';
 
+/** A fake: these turns are programs. */
+const noAgents: TurnRunOptions['agentConversations'] = {
+  begin: () => Promise.reject(new Error('this turn has no agent that stays')),
+  outcomeOf: () => null,
+  isOverLimit: () => false,
+  storeFailure: () => null,
+  cancel: () => Promise.resolve(),
+  end: () => Promise.resolve(),
+};
+
 /** A turn with a real database, sidecar and runner. The engine is a fake, because it has to fail on demand. */
 async function given(script = COUNTING) {
   const home = temporaryHome();
@@ -96,6 +106,7 @@ async function given(script = COUNTING) {
     ...{ turns, records, output, lifecycle, activeWork, changes, now },
     sessions: new SessionRecords(database, sessions, events, now),
     profileOf: () => profile,
+    agentConversations: noAgents,
     isFrozen: () => false,
     sweep: () => Promise.resolve(),
     beforeTurn: () => Promise.resolve(),

@@ -23,6 +23,7 @@ export function session(more: Partial<Session>): Session {
     engineReachable: true,
     runningTurn: null,
     queuedTurns: 0,
+    waiting: 0,
     about: null,
     lastPrompt: null,
     lastSeq: 1,

@@ -28,6 +28,7 @@ const READING: readonly MethodName[] = [
   'terminal/read',
   'workspace/info',
   'workspace/wait',
+  'permission/list',
   'policy/show',
   'secret/list',
   'files/stat',

@@ -30,6 +30,7 @@ const HANDLER = { protocol: 'handler', entry: 'agent.py' };
 const COMMAND = { protocol: 'command', command: ['cat'] };
 const RULE = { host: 'example.org' };
 const SERVICE = { host: 'api.example.org', secret: 'KEY', as: 'bearer' };
+const PERMISSION_RULE = { answer: 'allow', kind: 'execute', path: 'src/*', command: 'npm *' };
 
 /** A profile that uses the field, and as little else as it needs. */
 const USES: Readonly<Record<string, object>> = {
@@ -94,6 +95,12 @@ const USES: Readonly<Record<string, object>> = {
   'limits.pids': { limits: { pids: 100 } },
   'limits.output': { limits: { output: '1GiB' } },
   'limits.home': { limits: { home: '1GiB' } },
+  permissions: { permissions: 'ask' },
+  'permissions.*.rules': { permissions: { rules: [PERMISSION_RULE] } },
+  'permissions.*.rules.*.answer': { permissions: { rules: [PERMISSION_RULE] } },
+  'permissions.*.rules.*.kind': { permissions: { rules: [PERMISSION_RULE] } },
+  'permissions.*.rules.*.path': { permissions: { rules: [PERMISSION_RULE] } },
+  'permissions.*.rules.*.command': { permissions: { rules: [PERMISSION_RULE] } },
   runtime: { runtime: 'runsc' },
   idle: { idle: {} },
   'idle.pause': { idle: { pause: '1m' } },
@@ -108,7 +115,6 @@ const USES: Readonly<Record<string, object>> = {
 };
 /** Values that are told apart from their field in the text. */
 const REFUSED_VALUES: Readonly<Record<string, readonly [value: string, uses: object]>> = {
-  'agent.*.protocol': ['acp', { agent: { protocol: 'acp', command: ['x'] } }],
   'workspace.scope': ['profile', { workspace: { scope: 'profile' } }],
 };
 

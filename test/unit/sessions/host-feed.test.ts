@@ -10,6 +10,7 @@ import type { HostCursor, HostPart } from '../../../supervisor/sessions/host-fee
 import { SessionViews } from '../../../supervisor/sessions/session-views.ts';
 import { Profiles } from '../../../supervisor/store/profiles.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
+import { PermissionRows } from '../../../supervisor/store/permissions.ts';
 import { Turns } from '../../../supervisor/store/turns.ts';
 import {
   seededRandom,
@@ -31,6 +32,7 @@ function given(limits: { maxOccurrences?: number; maxStates?: number } = {}) {
   const views = new SessionViews({
     sessions,
     turns: new Turns(database),
+    permissionRows: new PermissionRows(database),
     profiles,
     events,
     engine,

@@ -1,0 +1,32 @@
+import type { Turn } from '../../protocol/entities.ts';
+import type { Context } from '../context.ts';
+import { waitForEnd } from '../follow-turn.ts';
+import { reportFullDisk } from '../full-disk-notice.ts';
+import { printResult } from '../turn-result.ts';
+import { AgentPrinter } from './agent-printer.ts';
+import { followConversation } from './follow-conversation.ts';
+import { PermissionQuestions } from './permission-questions.ts';
+
+/** Shows a turn of an agent that stays, from its beginning until it has ended. Returns the exit code. */
+export async function showAgentTurn(
+  context: Context,
+  { turnId, sessionId }: Pick<Turn, 'turnId' | 'sessionId'>,
+  signal?: AbortSignal,
+): Promise<number> {
+  const questions = new PermissionQuestions(context, context.isInteractive && !context.json);
+  const printer = new AgentPrinter(context, questions);
+  const endNotices = reportFullDisk(context, turnId);
+  context.progress.begin('Waiting for the agent');
+  try {
+    const [turn] = await Promise.all([
+      waitForEnd(context, turnId, signal),
+      followConversation(context, sessionId, turnId, printer, signal),
+    ]);
+    context.progress.end();
+    return await printResult(context, turn, 'acp', printer);
+  } finally {
+    questions.close();
+    endNotices();
+    context.progress.end();
+  }
+}

@@ -1,0 +1,70 @@
+import type { PermissionOption } from '../../../protocol/agent-events.ts';
+import type { HoldfastError } from '../../../protocol/errors.ts';
+import { AgentConversation, type AgentConversationOptions, type AgentLaunch } from './agent-conversation.ts';
+import { promptBlocks } from './prompt.ts';
+import type { AgentTurnOutcome } from './state.ts';
+
+/** What a turn asks of its agent. */
+export interface PromptedTurn {
+  readonly id: string;
+  readonly sessionId: string;
+  readonly input: Buffer;
+  readonly stderrBytes: number;
+}
+
+/** The conversations of all sessions whose agents speak the Agent Client Protocol. */
+export class AgentConversations {
+  readonly #options: AgentConversationOptions;
+  readonly #bySession = new Map<string, AgentConversation>();
+
+  constructor(options: AgentConversationOptions) {
+    this.#options = options;
+  }
+
+  /** Begins the turn, or goes on with it. Errors: those of the sidecar and the store. */
+  async begin(turn: PromptedTurn, launch: AgentLaunch): Promise<void> {
+    const { sessionId } = turn;
+    let conversation = this.#bySession.get(sessionId);
+    if (conversation === undefined) {
+      conversation = new AgentConversation(sessionId, launch, this.#options);
+      this.#bySession.set(sessionId, conversation);
+    }
+    const begun = { id: turn.id, prompt: promptBlocks(turn.input), errorBytes: turn.stderrBytes };
+    await conversation.begin(begun, launch);
+  }
+
+  outcomeOf(sessionId: string, turnId: string): AgentTurnOutcome | null {
+    return this.#bySession.get(sessionId)?.outcomeOf(turnId) ?? null;
+  }
+
+  isOverLimit(sessionId: string, turnId: string): boolean {
+    return this.#bySession.get(sessionId)?.isOverLimit(turnId) ?? false;
+  }
+
+  storeFailure(sessionId: string): HoldfastError | null {
+    return this.#bySession.get(sessionId)?.storeFailure ?? null;
+  }
+
+  async cancel(sessionId: string, turnId: string): Promise<void> {
+    await this.#bySession.get(sessionId)?.cancel(turnId);
+  }
+
+  /** The turn is over, however it ended. */
+  async end(sessionId: string, turnId: string): Promise<void> {
+    await this.#bySession.get(sessionId)?.end(turnId);
+  }
+
+  answer(sessionId: string, permissionId: string, option: PermissionOption): void {
+    this.#bySession.get(sessionId)?.answer(permissionId, option);
+  }
+
+  /** The session's state on disk was replaced or removed. */
+  forget(sessionId: string): void {
+    this.#bySession.delete(sessionId);
+  }
+
+  /** Stops reading. The agents go on. */
+  async detach(): Promise<void> {
+    await Promise.all([...this.#bySession.values()].map((conversation) => conversation.detach()));
+  }
+}

@@ -1,0 +1,129 @@
+import { z } from 'zod';
+import {
+  CONTINUATIONS,
+  PermissionIdSchema,
+  PermissionOptionSchema,
+  ToolKindSchema,
+  ToolLocationSchema,
+  ToolStatusSchema,
+} from '../../../protocol/agent-events.ts';
+import { ContentSchema } from '../../../protocol/contents.ts';
+import { TurnErrorSchema } from '../../../protocol/events.ts';
+import { RpcIdSchema, SettingSchema } from './wire.ts';
+
+/**
+ * What is known of a conversation with an agent: everything that the next supervisor needs to read on at the stored offset. It is
+ * stored with the events that came out of it, in one transaction.
+ */
+
+const count = z.int().nonnegative();
+const time = z.number();
+
+export const REQUESTS = ['initialize', 'new', 'load', 'resume', 'set', 'prompt'] as const;
+const PendingRequestSchema = z.object({
+  id: count,
+  what: z.enum(REQUESTS),
+  /** When it is given up, ms since 1970; null: never. */
+  deadline: time.nullable(),
+  /** For `set`: the setting and its new value. */
+  setting: z.object({ id: z.string(), value: z.string() }).nullable(),
+});
+export type PendingRequest = z.infer<typeof PendingRequestSchema>;
+
+/** A process of the agent, from its first message. */
+export const ConnectionSchema = z.object({
+  /** `settling`: the agent may go on to replay a loaded conversation. `ready`: it takes a prompt. */
+  stage: z.enum(['initializing', 'opening', 'settling', 'setting', 'ready']),
+  nextId: count,
+  pending: z.array(PendingRequestSchema),
+  name: z.string(),
+  version: z.string(),
+  can: z.object({ load: z.boolean(), resume: z.boolean(), image: z.boolean(), embed: z.boolean() }),
+  how: z.enum(CONTINUATIONS),
+  why: z.string().nullable(),
+  /** The conversation so far has to be told with the next prompt. */
+  needsHandover: z.boolean(),
+  settings: z.array(SettingSchema),
+  /** End of `settling`: at the first, when the agent was silent; at the second in any case. ms since 1970. */
+  settledAt: time,
+  settledBy: time,
+});
+export type Connection = z.infer<typeof ConnectionSchema>;
+
+const ToolSchema = z.object({
+  kind: ToolKindSchema,
+  status: ToolStatusSchema,
+  title: z.string(),
+  locations: z.array(ToolLocationSchema),
+  /** What was stored of its input, diffs and output. */
+  content: ContentSchema.nullable(),
+});
+export type Tool = z.infer<typeof ToolSchema>;
+
+export const AgentTurnOutcomeSchema = z.object({
+  status: z.enum(['succeeded', 'failed', 'cancelled', 'interrupted']),
+  error: TurnErrorSchema.nullable(),
+});
+export type AgentTurnOutcome = z.infer<typeof AgentTurnOutcomeSchema>;
+
+const AgentTurnSchema = z.object({
+  id: z.string(),
+  /** `prompted`: the prompt is stored as sent. It is never sent again to a process that may have received it. */
+  phase: z.enum(['waiting', 'prompted', 'ended']),
+  isCancelled: z.boolean(),
+  /** The offset behind the prompt in the input of the process; null before it is sent. */
+  promptEnd: count.nullable(),
+  model: z.string().nullable(),
+  /** Messages so far; a message is numbered from 1. */
+  messages: count,
+  tools: z.record(z.string(), ToolSchema),
+  permissions: count,
+  notices: count,
+  /** Kinds of notices that are given once in a turn. */
+  noticed: z.array(z.string()),
+  /** Charged against the turn's limit of output. */
+  storedBytes: count,
+  limitBytes: count,
+  isOverLimit: z.boolean(),
+  outcome: AgentTurnOutcomeSchema.nullable(),
+});
+export type AgentTurn = z.infer<typeof AgentTurnSchema>;
+
+const WaitingPermissionSchema = z.object({
+  id: PermissionIdSchema,
+  rpcId: RpcIdSchema,
+  options: z.array(PermissionOptionSchema),
+});
+export type WaitingPermission = z.infer<typeof WaitingPermissionSchema>;
+
+export const AcpStateSchema = z.object({
+  /** The agent's own id of the conversation; null before the first, and after it was lost. */
+  conversationId: z.string().nullable(),
+  /** Settings that a load must not change, by id. */
+  kept: z.record(z.string(), z.string()),
+  connection: ConnectionSchema.nullable(),
+  turn: AgentTurnSchema.nullable(),
+  waiting: z.array(WaitingPermissionSchema),
+});
+export type AcpState = z.infer<typeof AcpStateSchema>;
+
+/** Tool calls of a turn that the next supervisor still knows; of others it takes what their next update says. */
+const KEPT_TOOLS = 64;
+
+/** The state as it is stored: bounded, however many tool calls a turn has. */
+export function storedState(state: AcpState): AcpState {
+  const { turn } = state;
+  if (turn === null) return state;
+  const open = Object.entries(turn.tools).filter(
+    ([, { status }]) => status === 'pending' || status === 'in_progress',
+  );
+  return { ...state, turn: { ...turn, tools: Object.fromEntries(open.slice(-KEPT_TOOLS)) } };
+}
+
+export const NO_CONVERSATION: AcpState = {
+  conversationId: null,
+  kept: {},
+  connection: null,
+  turn: null,
+  waiting: [],
+};

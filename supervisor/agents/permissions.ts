@@ -1,0 +1,154 @@
+import type { AnsweredBy, PermissionOption } from '../../protocol/agent-events.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Permission } from '../../protocol/permissions.ts';
+import { ChangeNotifier } from '../base/change-notifier.ts';
+import type { EventLog } from '../history/event-log.ts';
+import type { Database } from '../store/database.ts';
+import type { Operations } from '../store/operations.ts';
+import type { PermissionRow, PermissionRows } from '../store/permissions.ts';
+import type { Sessions } from '../store/sessions.ts';
+import { chooseOption } from './permission-policy.ts';
+
+const PAGE = { default: 100, bytes: 512 * 1024 } as const;
+
+export interface PermissionsOptions {
+  readonly database: Database;
+  readonly rows: PermissionRows;
+  readonly events: EventLog;
+  readonly operations: Operations;
+  readonly sessions: Sessions;
+  /** The turn still runs: its agent can hear the answer. */
+  readonly isRunning: (turnId: string) => boolean;
+  /** Tells the agent, after the answer is stored. */
+  readonly onAnswered: (sessionId: string, permissionId: string, option: PermissionOption) => void;
+  readonly now: () => number;
+}
+
+export interface PermissionPage {
+  readonly permissions: Permission[];
+  /** Where the next page begins; null at the end. */
+  readonly next: string | null;
+}
+
+/** What agents ask people. A permission waits as long as its turn runs, whoever is connected, and is answered once. */
+export class Permissions {
+  /** Notified with the session's id when a permission was asked or answered. */
+  readonly changes = new ChangeNotifier();
+  readonly #options: PermissionsOptions;
+
+  constructor(options: PermissionsOptions) {
+    this.#options = options;
+  }
+
+  /** Oldest first. `after`: the cursor of the page before. A page fits a message. */
+  list(filter: {
+    readonly sessionId: string | null;
+    readonly isWaiting: boolean;
+    readonly limit: number | undefined;
+    readonly after: string | undefined;
+  }): PermissionPage {
+    const limit = filter.limit ?? PAGE.default;
+    const after = filter.after === undefined ? 0 : Number.parseInt(filter.after, 10);
+    if (!Number.isSafeInteger(after))
+      throw new HoldfastError('invalid_params', 'This is not a cursor of a page');
+    const rows = this.#options.rows.list({ ...filter, after, limit: limit + 1 });
+    const permissions: Permission[] = [];
+    let bytes = 0;
+    let cursor = after;
+    for (const row of rows.slice(0, limit)) {
+      const permission = this.#view(row);
+      bytes += Buffer.byteLength(JSON.stringify(permission));
+      if (permissions.length > 0 && bytes > PAGE.bytes) break;
+      permissions.push(permission);
+      cursor = row.ordinal;
+    }
+    return { permissions, next: permissions.length < rows.length ? String(cursor) : null };
+  }
+
+  /**
+   * Stores the answer and its event. `answer`: the id of an option, or a kind. Errors: `not_found`, `conflict` for one that was
+   * answered, `invalid_params` for an answer that the agent does not offer.
+   */
+  answer(id: string, answer: string, client: string, opId: string | undefined): Permission {
+    const { database, rows, operations, events, now, onAnswered, isRunning } = this.#options;
+    const { result, replayed } = operations.runOnce(opId, 'permission.answer', () => {
+      const row = rows.getOrThrow(id);
+      if (row.answeredAt !== null) throw alreadyAnswered(row);
+      if (!isRunning(row.turnId)) {
+        throw new HoldfastError('conflict', `${id} cannot be answered any more`, {
+          why: 'its turn has ended',
+        });
+      }
+      const option = chooseOption(row.options, answer);
+      if (option === null) throw notOffered(row, answer);
+      const by: AnsweredBy = { kind: 'client', name: client.slice(0, 200) };
+      database.transaction(() => {
+        rows.markAnswered(id, { answeredAt: now(), answer: option, answeredBy: by });
+        const data = { permissionId: id, turnId: row.turnId, option, by };
+        events.append(row.sessionId, [{ type: 'permission.answered', data }]);
+      });
+      return { id };
+    });
+    const row = rows.getOrThrow(result.id);
+    if (!replayed && row.answer !== null) onAnswered(row.sessionId, row.id, row.answer);
+    return this.#view(row);
+  }
+
+  /** The answer that a person gave; null while it waits, and where the turn ended first. */
+  answerTo(id: string): PermissionOption | null {
+    return this.#options.rows.getOrThrow(id).answer;
+  }
+
+  /** Closes what waits for turns that have ended, which a supervisor that was killed left. */
+  recover(): void {
+    const { database, rows, events, now, isRunning } = this.#options;
+    for (const { id, sessionId, turnId } of rows.listWaiting()) {
+      if (isRunning(turnId)) continue;
+      const by: AnsweredBy = { kind: 'turn', name: null };
+      database.transaction(() => {
+        if (!rows.markAnswered(id, { answeredAt: now(), answer: null, answeredBy: by })) return;
+        const data = { permissionId: id, turnId, option: null, by };
+        events.append(sessionId, [{ type: 'permission.answered', data }]);
+      });
+    }
+  }
+
+  #view(row: PermissionRow): Permission {
+    const session = this.#options.sessions.get(row.sessionId);
+    const { id, sessionId, turnId, kind, title, locations, options, askedAt, answeredAt, answer } = row;
+    return {
+      id,
+      sessionId,
+      sessionName: session?.name ?? '',
+      profile: session?.profile ?? '',
+      turnId,
+      kind,
+      title,
+      locations,
+      options,
+      askedAt,
+      answeredAt,
+      answer,
+      by: row.answeredBy,
+    };
+  }
+}
+
+function alreadyAnswered({ id, answer, answeredBy }: PermissionRow): HoldfastError {
+  const what = answer === null ? 'its turn ended before it was answered' : `the answer was ${answer.name}`;
+  const who = answeredBy?.name === null || answeredBy?.name === undefined ? '' : `, by ${answeredBy.name}`;
+  return new HoldfastError('conflict', `${id} was answered before`, {
+    why: `${what}${who}`,
+    details: { answer: answer?.kind ?? null, option: answer?.id ?? null },
+  });
+}
+
+function notOffered({ id, options }: PermissionRow, answer: string): HoldfastError {
+  return new HoldfastError('invalid_params', `${id} does not take the answer ${answer}`, {
+    why: 'the agent does not offer it',
+    next: `choose one of ${options.map((option) => `${option.id} (${option.kind})`).join(', ')}`.slice(
+      0,
+      2000,
+    ),
+  });
+}

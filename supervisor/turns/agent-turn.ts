@@ -1,0 +1,110 @@
+import type { Profile } from '../../protocol/profile.ts';
+import { PROFILE_DEFAULTS, permissionsOf } from '../../protocol/profile.ts';
+import type { TurnProgress } from '../../sidecar/wire.ts';
+import type { AgentConversations } from '../agents/acp/agent-conversations.ts';
+import type { ChangeNotifier } from '../base/change-notifier.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import type { TurnRow } from '../store/turns.ts';
+import type { TurnOutcome } from './turn-records.ts';
+
+const RUNNING: TurnProgress = {
+  state: 'running',
+  stdout: 0,
+  stderr: 0,
+  result: 0,
+  exitCode: null,
+  worker: null,
+  workerDied: false,
+  limits: [],
+  diskFull: false,
+  damage: null,
+};
+/** Nothing killed the program of an agent that says how it ended. */
+const ENDED: TurnProgress = { ...RUNNING, state: 'ended', exitCode: 0 };
+
+/** The conversations with agents, as turns use them. */
+export type AgentTurns = Pick<
+  AgentConversations,
+  'begin' | 'outcomeOf' | 'isOverLimit' | 'storeFailure' | 'cancel' | 'end'
+>;
+
+export interface AgentTurnOptions {
+  readonly conversations: AgentTurns;
+  readonly changes: ChangeNotifier;
+  /** Notified when the turn should be looked at. */
+  readonly wakeKey: string;
+  readonly shutdown: AbortSignal;
+}
+
+/** A turn that is a prompt to an agent which stays: for the state machine of a turn, a program that reports how it goes. */
+export class AgentTurn {
+  readonly #turn: TurnRow;
+  readonly #options: AgentTurnOptions;
+
+  constructor(turn: TurnRow, options: AgentTurnOptions) {
+    this.#turn = turn;
+    this.#options = options;
+  }
+
+  /** Sends the prompt, unless that was done: also by an earlier supervisor. */
+  async begin(
+    session: SessionRow,
+    agent: AcpAgent,
+    env: Readonly<Record<string, string>>,
+  ): Promise<TurnProgress> {
+    const { id, sessionId, input, stderrBytes } = this.#turn;
+    const { profile, command } = agent;
+    await this.#options.conversations.begin(
+      { id, sessionId, input, stderrBytes },
+      {
+        command,
+        env,
+        generation: session.generation,
+        permissions: permissionsOf(profile),
+        model: session.model,
+        outputLimit: profile.limits?.output ?? PROFILE_DEFAULTS.limits.output,
+      },
+    );
+    return this.#report();
+  }
+
+  /** Waits up to `waitMs` for the end. */
+  async progress(waitMs: number): Promise<TurnProgress> {
+    const { changes, wakeKey, shutdown } = this.#options;
+    if (this.#report().state === 'running') await changes.wait(wakeKey, waitMs, shutdown);
+    return this.#report();
+  }
+
+  /** What came is stored as it comes. Errors: why it cannot be stored for now. */
+  stored(): { readonly isComplete: boolean; readonly isOverLimit: boolean } {
+    const { conversations } = this.#options;
+    const failure = conversations.storeFailure(this.#turn.sessionId);
+    if (failure !== null) throw failure;
+    return { isComplete: true, isOverLimit: conversations.isOverLimit(this.#turn.sessionId, this.#turn.id) };
+  }
+
+  async cancel(): Promise<void> {
+    await this.#options.conversations.cancel(this.#turn.sessionId, this.#turn.id);
+  }
+
+  outcome(): TurnOutcome {
+    const outcome = this.#options.conversations.outcomeOf(this.#turn.sessionId, this.#turn.id);
+    const { status, error } = outcome ?? { status: 'interrupted' as const, error: null };
+    return { status, exitCode: null, output: null, error };
+  }
+
+  /** Before the end is recorded: what is not stored yet comes before it. */
+  async end(): Promise<void> {
+    await this.#options.conversations.end(this.#turn.sessionId, this.#turn.id);
+  }
+
+  #report(): TurnProgress {
+    const outcome = this.#options.conversations.outcomeOf(this.#turn.sessionId, this.#turn.id);
+    return outcome === null ? RUNNING : ENDED;
+  }
+}
+
+export interface AcpAgent {
+  readonly profile: Profile;
+  readonly command: readonly string[];
+}

@@ -1,0 +1,139 @@
+import { copyFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { PermissionSchema } from '../../protocol/permissions.ts';
+import { waitUntil } from '../fixtures/sidecar/turns.ts';
+import { writeProject } from '../setup/profiles.ts';
+import { TestHome } from '../setup/test-home.ts';
+
+const AGENT = resolve(import.meta.dirname, '../fixtures/acp-agent/agent.mjs');
+const TurnSchema = z.object({
+  sessionId: z.string(),
+  turnId: z.string(),
+  status: z.string(),
+  output: z.string().nullable(),
+  error: z.object({ message: z.string() }).nullable(),
+});
+const EventsSchema = z.object({ type: z.string(), data: z.record(z.string(), z.json()) });
+
+describe('agents that stay, in containers (A1, A2)', { timeout: 120_000 }, () => {
+  let home: TestHome;
+  beforeAll(async () => {
+    home = await TestHome.create();
+  });
+  afterAll(async () => {
+    await home.dispose();
+  });
+  const deploy = async (name: string, flags: string, more = ''): Promise<void> => {
+    const project = await writeProject(home.projects, {
+      'holdfast.yaml':
+        `name: ${name}\npersistence: persistent\nworkspace: { seed: false }\n` +
+        `agent: { protocol: acp, command: [node, /agent/agent.mjs${flags}], state: [.acp-agent] }\n${more}`,
+    });
+    await copyFile(AGENT, join(project, 'agent.mjs'));
+    await home.runOk(['deploy', project]);
+  };
+  const run = async (profile: string, ...lines: string[]) =>
+    TurnSchema.parse(await home.runJson(['run', profile, lines.join('\n')]));
+  const start = async (profile: string, ...lines: string[]) =>
+    TurnSchema.parse(await home.runJson(['run', profile, lines.join('\n'), '--no-wait']));
+  const wait = async (turnId: string) => {
+    const { stdout } = await home.run(['turn', 'wait', turnId, '--json']);
+    return TurnSchema.parse(JSON.parse(stdout));
+  };
+  const waiting = async (sessionId: string) =>
+    z
+      .object({ permissions: z.array(PermissionSchema) })
+      .parse(await home.runJson(['permission', 'list', sessionId])).permissions;
+  const events = async (sessionId: string, type: string) =>
+    (await home.runOk(['session', 'events', sessionId, '--type', type, '--json']))
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => EventsSchema.parse(JSON.parse(line)).data);
+
+  test('a conversation: the process stays, and the agent works in the workspace', async () => {
+    await deploy('talk', '');
+    const first = await run('talk', 'say Hello', 'write notes.txt from the agent');
+    expect(first).toMatchObject({ status: 'succeeded', output: 'Hello' });
+    expect(await home.runOk(['exec', first.sessionId, '--', 'cat', 'notes.txt'])).toBe('from the agent');
+    expect(await home.runOk(['run', 'talk', 'count'])).toBe('prompt 2\n');
+    expect((await events(first.sessionId, 'agent.connected')).map(({ how }) => how)).toEqual(['new', 'warm']);
+  });
+
+  test('a permission waits over kill -9 of the supervisor, and its answer lets the agent go on', async () => {
+    await deploy('asks', '');
+    const { sessionId, turnId } = await start('asks', 'say before', 'permission make', 'say after');
+    await waitUntil('the agent asks', async () => (await waiting(sessionId)).length === 1, 60_000);
+    process.kill(await home.supervisorPid(), 'SIGKILL');
+    const [permission] = await waiting(sessionId);
+    expect(permission).toMatchObject({ title: 'Run make', kind: 'execute' });
+    await home.runOk(['permission', 'answer', permission?.id ?? '', 'reject']);
+    expect(await wait(turnId)).toMatchObject({ status: 'succeeded', output: 'before[make: no]after' });
+    expect(await waiting(sessionId)).toEqual([]);
+    const [answered] = await events(sessionId, 'permission.answered');
+    expect(answered).toMatchObject({ option: { id: 'no' }, by: { kind: 'client' } });
+  });
+
+  test('kill -9 of the supervisor in the middle of what it says: everything is there once', async () => {
+    await deploy('kills', '');
+    const lines = Array.from({ length: 20 }, (_, nth) => [`say ${nth},`, 'sleep 150']).flat();
+    const { sessionId, turnId } = await start('kills', ...lines);
+    for (let nth = 0; nth < 2; nth++) {
+      await sleep(900);
+      process.kill(await home.supervisorPid(), 'SIGKILL');
+      await home.runOk(['turn', 'show', turnId]);
+    }
+    expect(await wait(turnId)).toMatchObject({
+      status: 'succeeded',
+      output: Array.from({ length: 20 }, (_, nth) => `${nth},`).join(''),
+    });
+    expect(await run('kills', 'count')).toMatchObject({ sessionId, output: 'prompt 2' });
+  });
+
+  test('cancel kills everything that the agent started, and the next prompt goes on with its memory', async () => {
+    await deploy('cancels', ', --resume', 'permissions: allow\n');
+    const { sessionId, turnId } = await start(
+      'cancels',
+      'spawn setsid sh -c "while :; do date >> /workspace/beats; sleep 0.2; done"',
+      'sleep 60000',
+    );
+    const beats = async () =>
+      (await home.runOk(['exec', sessionId, '--', 'sh', '-c', 'cat beats 2>/dev/null | wc -l'])).trim();
+    await waitUntil('the command runs', async () => Number(await beats()) > 1, 60_000);
+    await home.runOk(['turn', 'cancel', turnId]);
+    expect((await wait(turnId)).status).toBe('cancelled');
+    const before = await beats();
+    await sleep(1000);
+    expect(await beats()).toBe(before);
+    expect(await run('cancels', 'count')).toMatchObject({ status: 'succeeded', output: 'prompt 2' });
+    expect((await events(sessionId, 'agent.connected')).map(({ how }) => how)).toEqual(['new', 'resumed']);
+  });
+
+  test('a new sandbox: the agent loads its own memory', async () => {
+    await deploy('loads', ', --load');
+    const { sessionId } = await run('loads', 'say first');
+    await home.runOk(['session', 'stop', sessionId]);
+    expect(await run('loads', 'count')).toMatchObject({ output: 'prompt 2' });
+    expect((await events(sessionId, 'agent.connected')).map(({ how }) => how)).toEqual(['new', 'loaded']);
+  });
+
+  test('garbage and a message of 100 MB are survived', async () => {
+    await deploy('noise', '');
+    const turn = await run('noise', 'garbage', `huge ${100 * 2 ** 20}`, 'say well');
+    expect(turn).toMatchObject({ status: 'succeeded', output: 'well' });
+    expect((await events(turn.sessionId, 'agent.notice')).map(({ code }) => code)).toContain(
+      'message_skipped',
+    );
+  });
+
+  test('an agent that dies fails its turn only', async () => {
+    await deploy('dies', '');
+    const turn = TurnSchema.parse(
+      JSON.parse((await home.run(['run', 'dies', 'stderr oh no\ndie 9', '--json'])).stdout),
+    );
+    expect(turn).toMatchObject({ status: 'failed', error: { message: 'The agent ended during the turn' } });
+    expect(await run('dies', 'say well')).toMatchObject({ output: 'well' });
+  });
+});

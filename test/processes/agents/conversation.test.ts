@@ -1,0 +1,391 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { givenConversation } from '../../fixtures/agents/conversation.ts';
+import { waitUntil } from '../../fixtures/sidecar/turns.ts';
+
+const until = (holds: () => boolean): Promise<void> => waitUntil('what the test waits for', holds);
+
+describe('a conversation with an agent', { timeout: 60_000 }, () => {
+  test('what the agent says and does becomes events, in order, each once', async () => {
+    const given = givenConversation();
+    const turn = await given.prompt(
+      'think hm',
+      'say Hello',
+      'say  there',
+      'tool a.txt',
+      'plan one,two',
+      'usage 1200',
+      'say done',
+    );
+    expect(await given.outcome(turn)).toEqual({ status: 'succeeded', error: null });
+    expect(given.said(turn, 'thought')).toBe('hm');
+    expect(
+      given
+        .read('agent.message', turn)
+        .map(({ role, message, content }) => [role, message, given.text(content)]),
+    ).toEqual([
+      ['thought', 1, 'hm'],
+      ['agent', 2, 'Hello there'],
+      ['agent', 3, 'done'],
+    ]);
+    expect(given.live.join('')).toBe('hmHello theredone');
+    const tool = given.read('agent.tool', turn).at(-1);
+    expect(tool).toMatchObject({ call: 'a.txt', kind: 'edit', status: 'completed', title: 'Tool a.txt' });
+    expect(tool?.locations).toEqual([{ path: '/workspace/a.txt', line: 3 }]);
+    expect(JSON.parse(given.text(tool?.content ?? null))).toMatchObject({
+      content: [{ type: 'diff', newText: 'new' }],
+    });
+    const plan: unknown = JSON.parse(given.text(given.read('agent.plan', turn)[0]?.content ?? null));
+    expect(plan).toMatchObject([{ content: 'one' }, { content: 'two' }]);
+    expect(given.read('agent.usage', turn)[0]).toMatchObject({
+      contextUsed: 1200,
+      cost: { amount: 0.5, currency: 'USD' },
+    });
+    expect(given.connected(turn)).toMatchObject({
+      name: 'Scripted',
+      version: '1.0.0',
+      how: 'new',
+      why: null,
+    });
+    expect(
+      (await given.events.verify(given.events.read('ses-aaaaaaaaaaaaaaaa')[0]?.sessionId ?? '')).ok,
+    ).toBe(true);
+  });
+
+  test('the process stays for the next turn, and keeps its memory', async () => {
+    const given = givenConversation();
+    await given.outcome(await given.prompt('say one'));
+    const second = await given.prompt('count');
+    await given.outcome(second);
+    expect(given.said(second)).toBe('prompt 2');
+    expect(given.connected(second)?.how).toBe('warm');
+    expect(given.channel.started).toHaveLength(1);
+  });
+
+  test('a new sandbox: the agent resumes, loads, or is told the conversation; a replay is not stored', async () => {
+    for (const [flags, how] of [
+      [['--resume', '--load'], 'resumed'],
+      [['--load'], 'loaded'],
+      [[], 'handover'],
+    ] as const) {
+      const given = givenConversation({ flags });
+      await given.outcome(await given.prompt('say first'));
+      await given.replaceSandbox();
+      const second = await given.prompt('recall');
+      expect((await given.outcome(second)).status).toBe('succeeded');
+      expect(given.connected(second)?.how).toBe(how);
+      const said = given.said(second);
+      expect(said).toContain(how === 'handover' ? 'told: THE STORY SO FAR|recall' : 'say first|recall');
+      expect(said).not.toContain('replayed');
+    }
+  });
+
+  test('an agent that lost its memory is told the conversation, and the event says why', async () => {
+    const given = givenConversation({ flags: ['--load', '--resume'] });
+    await given.outcome(await given.prompt('say first'));
+    await given.replaceSandbox();
+    given.withFlags('--load', '--resume', '--state', '/tmp/nowhere-at-all');
+    const second = await given.prompt('say ok');
+    expect((await given.outcome(second)).status).toBe('succeeded');
+    expect(given.connected(second)?.how).toBe('handover');
+  });
+
+  test('the model of the session is set, and mode and model are set again after a load', async () => {
+    const given = givenConversation({ flags: ['--load'], model: 'large' });
+    const first = await given.prompt('model', 'mode plan');
+    await given.outcome(first);
+    expect(given.said(first)).toBe('large/default');
+    await given.replaceSandbox();
+    const second = await given.prompt('model');
+    await given.outcome(second);
+    expect(given.said(second)).toBe('large/plan');
+    const missing = givenConversation({ model: 'gigantic' });
+    const turn = await missing.prompt('model');
+    await missing.outcome(turn);
+    expect(missing.said(turn)).toBe('small/default');
+    expect(missing.notices(turn)).toEqual(['model_unavailable']);
+  });
+
+  test('a permission waits for a person, is answered once, and the agent hears it', async () => {
+    const given = givenConversation();
+    const turn = await given.prompt('permission npm test', 'say done');
+    await until(() => given.waitingPermissions().length === 1);
+    const [permission] = given.waitingPermissions();
+    expect(permission).toMatchObject({ kind: 'execute', title: 'Run npm test', answeredAt: null, by: null });
+    const id = permission?.id ?? '';
+    expect(() => given.permissions.answer(id, 'nonsense', 'cli', undefined)).toThrow(
+      'does not take the answer',
+    );
+    const answered = given.permissions.answer(id, 'allow_always', 'cli', 'op-answer-1');
+    expect(answered).toMatchObject({ answer: { id: 'always' }, by: { kind: 'client', name: 'cli' } });
+    expect(given.permissions.answer(id, 'allow_always', 'cli', 'op-answer-1').answer?.id).toBe('always');
+    expect(() => given.permissions.answer(id, 'reject_once', 'other', undefined)).toThrow(
+      'was answered before',
+    );
+    expect((await given.outcome(turn)).status).toBe('succeeded');
+    expect(given.said(turn)).toBe('[npm test: always]done');
+    expect(given.read('permission.answered', turn)).toHaveLength(1);
+  });
+
+  test('a permission survives the supervisor: answered before or after the next one reads on', async () => {
+    for (const isAnsweredFirst of [true, false]) {
+      const given = givenConversation();
+      const turn = await given.prompt('permission make', 'say done');
+      await until(() => given.waitingPermissions().length === 1);
+      const id = given.waitingPermissions()[0]?.id ?? '';
+      await given.restart();
+      if (isAnsweredFirst) given.permissions.answer(id, 'reject_once', 'cli', undefined);
+      await given.resume(turn);
+      if (!isAnsweredFirst) given.permissions.answer(id, 'reject_once', 'cli', undefined);
+      expect((await given.outcome(turn)).status).toBe('succeeded');
+      expect(given.said(turn)).toBe('[make: no]done');
+      expect(given.read('permission.asked', turn)).toHaveLength(1);
+      expect(given.channel.started).toHaveLength(1);
+    }
+  });
+
+  test('a supervisor that is killed again and again: everything is there once, and the prompt was sent once', async () => {
+    const given = givenConversation();
+    const turn = await given.prompt(
+      ...Array.from({ length: 30 }, (_, nth) => [`say ${nth},`, 'sleep 20']).flat(),
+    );
+    for (let nth = 0; nth < 12; nth++) {
+      await sleep(60);
+      await given.restart();
+      await given.resume(turn);
+    }
+    expect((await given.outcome(turn)).status).toBe('succeeded');
+    expect(given.said(turn)).toBe(Array.from({ length: 30 }, (_, nth) => `${nth},`).join(''));
+    expect(given.channel.input.match(/session\/prompt/g)).toHaveLength(1);
+    expect(given.channel.started).toHaveLength(1);
+  });
+
+  test('many permissions at once: some wait, the others are rejected', async () => {
+    const given = givenConversation();
+    const turn = await given.prompt('permissions 40');
+    await until(() => given.waitingPermissions().length === 32);
+    await sleep(100);
+    for (const { id } of given.waitingPermissions())
+      given.permissions.answer(id, 'allow_once', 'cli', undefined);
+    await given.outcome(turn);
+    const said = given.said(turn).split(',');
+    expect(said.filter((one) => one === 'once')).toHaveLength(32);
+    expect(said.filter((one) => one === 'no')).toHaveLength(8);
+    expect(given.notices(turn)).toEqual(['too_many_permissions']);
+  });
+
+  test('two options of one kind, double ids and unknown kinds: the option that was chosen is sent', async () => {
+    const given = givenConversation();
+    const turn = await given.prompt('duplicates');
+    await until(() => given.waitingPermissions().length === 1);
+    const [permission] = given.waitingPermissions();
+    expect(permission?.options.map(({ id }) => id)).toEqual(['first', 'second']);
+    given.permissions.answer(permission?.id ?? '', 'second', 'cli', undefined);
+    await given.outcome(turn);
+    expect(given.said(turn)).toBe('second');
+  });
+
+  test('an update of its call does not take a permission away; the agent itself may', async () => {
+    const given = givenConversation();
+    const turn = await given.prompt('erase');
+    await until(() => given.waitingPermissions().length === 1);
+    await sleep(100);
+    given.permissions.answer(given.waitingPermissions()[0]?.id ?? '', 'allow_once', 'cli', undefined);
+    await given.outcome(turn);
+    expect(given.said(turn)).toBe('once');
+    const other = await given.prompt('withdraw');
+    await given.outcome(other);
+    expect(given.said(other)).toBe('withdrawn -32800');
+    expect(given.waitingPermissions()).toEqual([]);
+  });
+
+  test('the profile answers: allow, or by rules', async () => {
+    const allowing = givenConversation({ permissions: 'allow' });
+    const turn = await allowing.prompt('permission rm -rf x');
+    await allowing.outcome(turn);
+    expect(allowing.said(turn)).toBe('[rm -rf x: once]');
+    const ruled = givenConversation({
+      permissions: {
+        rules: [
+          { answer: 'reject', command: 'rm *' },
+          { answer: 'allow', kind: 'execute', command: 'npm *' },
+        ],
+      },
+    });
+    const second = await ruled.prompt('permission rm x', 'permission npm test', 'permission npm test; rm x');
+    await until(() => ruled.waitingPermissions().length === 1);
+    ruled.permissions.answer(ruled.waitingPermissions()[0]?.id ?? '', 'reject_once', 'cli', undefined);
+    await ruled.outcome(second);
+    expect(ruled.said(second)).toBe('[rm x: no][npm test: once][npm test; rm x: no]');
+    expect(ruled.read('permission.answered', second)[0]?.by).toEqual({ kind: 'rule', name: 'reject rm *' });
+  });
+
+  test('cancel: the agent is asked first, and its waiting permissions are cancelled', async () => {
+    const given = givenConversation();
+    const turn = await given.prompt('say begun', 'permission make', 'sleep 60000');
+    await until(() => given.waitingPermissions().length === 1);
+    await given.cancel(turn);
+    expect(await given.outcome(turn)).toMatchObject({ status: 'cancelled' });
+    expect(given.waitingPermissions()).toEqual([]);
+    expect(given.read('permission.answered', turn)[0]).toMatchObject({ option: null, by: { kind: 'turn' } });
+    const next = await given.prompt('say again');
+    await given.outcome(next);
+    expect(given.said(next)).toBe('again');
+  });
+
+  test('an agent that does not hear a cancel is killed, and the next prompt starts another', async () => {
+    const given = givenConversation({ flags: ['--deaf', '--stubborn'] });
+    const turn = await given.prompt('say begun', 'sleep 60000');
+    await until(() => given.live.length > 0);
+    for (
+      let nth = 0;
+      nth < 50 && given.conversations.outcomeOf('ses-aaaaaaaaaaaaaaaa', turn) === null;
+      nth++
+    ) {
+      await given.cancel(turn);
+      await sleep(200);
+    }
+    expect(await given.outcome(turn)).toMatchObject({ status: 'cancelled' });
+    expect(given.said(turn)).toBe('begun');
+    const next = await given.prompt('say again');
+    expect((await given.outcome(next)).status).toBe('succeeded');
+    expect(given.channel.started).toHaveLength(2);
+  });
+
+  test.for(['initialize', 'new', 'prompt', 'permission'])('an agent that dies at %s', async (step) => {
+    const given = givenConversation({ flags: ['--die-at', step] });
+    const turn = await given.prompt('say x', 'permission make');
+    expect(await given.outcome(turn)).toMatchObject({
+      status: 'failed',
+      error: { data: { code: 'agent_failed' } },
+    });
+    given.withFlags();
+    const next = await given.prompt('say well');
+    await given.outcome(next);
+    expect(given.said(next)).toBe('well');
+    // Nothing of the dead ones is left.
+    expect(await given.channel.list()).toHaveLength(1);
+  });
+
+  test('70 turns whose agent dies leave nothing behind', { timeout: 120_000 }, async () => {
+    const given = givenConversation();
+    for (let nth = 0; nth < 70; nth++) {
+      const turn = await given.prompt(`stderr bye ${nth}`, 'sleep 20', 'die 7');
+      expect(await given.outcome(turn)).toMatchObject({
+        status: 'failed',
+        error: { data: { why: expect.stringContaining('exit code 7') as string } },
+      });
+    }
+    expect(await given.channel.list()).toEqual([]);
+    expect(given.turns.getOrThrow(await given.prompt('say ok')).stderrBytes).toBe(0);
+  });
+
+  test('a process that dies between turns is replaced before the prompt', async () => {
+    const given = givenConversation({ flags: ['--resume'] });
+    await given.outcome(await given.prompt('say one'));
+    await given.channel.kill(given.channel.started[0] ?? '', 0);
+    await sleep(200);
+    const turn = await given.prompt('count');
+    expect((await given.outcome(turn)).status).toBe('succeeded');
+    expect(given.said(turn)).toBe('prompt 2');
+    expect(given.connected(turn)?.how).toBe('resumed');
+  });
+
+  test('garbage, unknown messages and wrong ids are survived and reported', async () => {
+    const given = givenConversation();
+    const turn = await given.prompt('garbage', 'say well', 'file x', 'terminal', 'orphan o1');
+    expect((await given.outcome(turn)).status).toBe('succeeded');
+    expect(given.said(turn)).toContain('wellfs -32601terminal -32601');
+    expect(new Set(given.notices(turn))).toEqual(
+      new Set([
+        'not_json',
+        'not_a_message',
+        'unknown_answer',
+        'bad_id',
+        'bad_update',
+        'other_conversation',
+        'update:something_new',
+        'notification:session/unheard',
+        'request:fs/write_text_file',
+        'request:terminal/create',
+      ]),
+    );
+  });
+
+  test('messages that are too long, too deep or too wide are left out', async () => {
+    const given = givenConversation();
+    const turn = await given.prompt('say a', `huge ${100 * 2 ** 20}`, 'say b', 'deep', 'wide', 'say c');
+    expect((await given.outcome(turn)).status).toBe('succeeded');
+    expect(given.said(turn)).toBe('abc');
+    expect(given.notices(turn)).toEqual(['message_skipped', 'message_skipped', 'message_skipped']);
+    expect(given.read('agent.notice', turn)[0]?.text).toContain('it is too long');
+  });
+
+  test('thousands of small updates of one call are few events', async () => {
+    const given = givenConversation();
+    const turn = await given.prompt('tiny 3000', 'say done');
+    await given.outcome(turn);
+    const events = given.read('agent.tool', turn);
+    expect(events.length).toBeLessThan(40);
+    expect(JSON.parse(given.text(events.at(-1)?.content ?? null))).toEqual({ rawOutput: 'x'.repeat(3000) });
+    expect(events.at(-1)?.status).toBe('completed');
+  });
+
+  test('an agent that says more than it may is over its limit', async () => {
+    const given = givenConversation({ outputLimit: 20_000 });
+    const turn = await given.prompt('chunks 20000 some words of no interest ', 'sleep 60000');
+    await until(() => given.isOverLimit(turn));
+    await given.cancel(turn);
+    await given.outcome(turn);
+    const stored = given
+      .read('agent.message', turn)
+      .reduce((sum, { content }) => sum + (content?.bytes ?? 0), 0);
+    expect(stored).toBeLessThan(1_000_000);
+  });
+
+  test('what comes after the end belongs to no turn', async () => {
+    const given = givenConversation();
+    const first = await given.prompt('say one', 'late straggler', 'say two', '\nafterwards');
+    await given.outcome(first);
+    await sleep(600);
+    const second = await given.prompt('say three');
+    await given.outcome(second);
+    expect(given.said(first)).toBe('onetwo');
+    expect(given.said(second)).toBe('three');
+  });
+
+  test('how an agent says that it stopped is the outcome of the turn', async () => {
+    const given = givenConversation();
+    for (const [line, status, message] of [
+      ['stop max_tokens', 'failed', 'stopped before'],
+      ['stop refusal', 'failed', 'stopped before'],
+      ['stop cancelled', 'cancelled', 'ended its turn'],
+      ['stop something_else', 'succeeded', null],
+      ['error -32603 it broke', 'failed', 'it broke'],
+      ['error -32000 login', 'failed', 'login'],
+    ] as const) {
+      const outcome = await given.outcome(await given.prompt(line));
+      expect(outcome.status).toBe(status);
+      if (message !== null) expect(outcome.error?.message).toContain(message);
+    }
+  });
+
+  test('an agent that is not there, or not signed in, says so', async () => {
+    const given = givenConversation({ flags: ['--no-auth'] });
+    const turn = await given.prompt('say x');
+    expect((await given.outcome(turn)).error?.data.why).toBe('it is not signed in');
+  });
+
+  test('lost connections to the sidecar change nothing', async () => {
+    const given = givenConversation();
+    const { HoldfastError } = await import('../../../protocol/errors.ts');
+    const turn = await given.prompt('say a', 'sleep 200', 'say b');
+    for (let nth = 0; nth < 6; nth++) {
+      given.channel.failures.push(new HoldfastError('connection_closed', 'gone'));
+      await sleep(60);
+    }
+    expect((await given.outcome(turn)).status).toBe('succeeded');
+    expect(given.said(turn)).toBe('ab');
+    expect(given.channel.input.match(/session\/prompt/g)).toHaveLength(1);
+  });
+});
