@@ -36,6 +36,7 @@ import { IdleTimer } from '../sandboxes/idle-timer.ts';
 import { Lifecycle } from '../sandboxes/lifecycle.ts';
 import { ObservationCache } from '../sandboxes/observation-cache.ts';
 import { Reconciler } from '../sandboxes/reconciler.ts';
+import { SandboxUsage } from '../sandboxes/sandbox-usage.ts';
 import { SidecarConnections } from '../sandboxes/sidecar-connections.ts';
 import { DrainedSessions } from '../sessions/drained-sessions.ts';
 import { Forks } from '../sessions/forks.ts';
@@ -303,10 +304,11 @@ function createSandboxes(below: Storage & Network, log: Log) {
     const config = row === null ? null : profiles.get(row.profile)?.config;
     return config?.limits?.home ?? PROFILE_DEFAULTS.limits.home;
   };
+  const sandboxUsage = new SandboxUsage({ ...below, sidecars, sessionMutex, lifecycle });
   const homeLimits = new StorageLimits({
     limitOf: homeLimitOf,
     lastMeasured: () => null,
-    measure: (sessionId, isAwaited) => lifecycle.measureHome(sessionId, isAwaited),
+    measure: (sessionId, isAwaited) => sandboxUsage.measureHome(sessionId, isAwaited),
     largestFolders: () => Promise.resolve([]),
     record: () => undefined,
     refusal: homeLimitError,
@@ -320,7 +322,7 @@ function createSandboxes(below: Storage & Network, log: Log) {
       return runDirectoryLimit(config?.limits?.output ?? PROFILE_DEFAULTS.limits.output);
     },
     lastMeasured: () => null,
-    measure: (sessionId, isAwaited) => lifecycle.measureRunDirectory(sessionId, isAwaited),
+    measure: (sessionId, isAwaited) => sandboxUsage.measureRunDirectory(sessionId, isAwaited),
     largestFolders: () => Promise.resolve([]),
     record: () => undefined,
     refusal: runLimitError,

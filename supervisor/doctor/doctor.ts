@@ -47,7 +47,7 @@ export class Doctor {
       ...parts.flat(),
       warning(
         'storage limit',
-        '`workspace.limit` is a soft limit: turns and writes by clients are refused beyond it, but a running turn can fill the disk of the home',
+        '`workspace.limit` and `limits.home` are soft limits, because no project quotas are set: turns and writes by clients are refused beyond them, but a running turn can fill the disk of the home',
         'put HOLDFAST_HOME on its own file system if you do not trust your agents',
       ),
     ];

@@ -182,42 +182,6 @@ export class Lifecycle {
     }
   }
 
-  /**
-   * The size of HOME. Without a sandbox, what the next one will not take over is removed first: it must not count, and
-   * nothing uses it. Null if no sidecar runs and none is to be started.
-   */
-  async measureHome(sessionId: string, mayStartSidecar: boolean): Promise<{ readonly bytes: number } | null> {
-    const release = this.#sidecars.acquireLease(sessionId);
-    try {
-      const client = await this.#sessionMutex.run(sessionId, async () => {
-        const row = this.#records.get(sessionId);
-        const open = await this.#sidecars.getOpen(sessionId);
-        if (open === null && !mayStartSidecar) return null;
-        const connected = open ?? (await this.ensureSidecarLocked(row));
-        const { agent } = await this.#observations.get(sessionId);
-        const profile = this.#profiles.get(row.profile);
-        if (agent === null && profile !== null) await connected.prepareHome(keptInHome(profile.config.agent));
-        return connected;
-      });
-      return client === null ? null : await client.homeUsage();
-    } finally {
-      release();
-    }
-  }
-
-  /** The size of the run directory. Without a sandbox there is none. Null if it is unknown and no sidecar is to be started. */
-  async measureRunDirectory(
-    sessionId: string,
-    mayStartSidecar: boolean,
-  ): Promise<{ readonly bytes: number } | null> {
-    const open = await this.#sidecars.getOpen(sessionId);
-    if (open !== null) return await open.runUsage();
-    if (!mayStartSidecar) return null;
-    const { sidecar, agent } = await this.#engine.observeSession(sessionId);
-    if (sidecar === null && agent === null) return { bytes: 0 };
-    return await this.withSidecar(sessionId, (client) => client.runUsage());
-  }
-
   /** A connection to the sidecar, and how the agent of the current generation ended; null while it runs. Starts no agent. */
   attach(sessionId: string): Promise<{ client: SidecarClient; agentEnd: AgentExit | null }> {
     return this.#sessionMutex.run(sessionId, async () => {
