@@ -5,6 +5,13 @@ import { PROCESS_LIMITS } from '../wire.ts';
 import type { ProcessNote } from './process-note.ts';
 
 const WAKE = 'wake';
+/** A longer line is copied by a program: the shell reads byte by byte. */
+const SHORT_LINE_BYTES = 4096;
+
+/** Whether the shell can pass it on itself. */
+function isShortLine(bytes: Buffer): boolean {
+  return bytes.length <= SHORT_LINE_BYTES && bytes.indexOf(10) === bytes.length - 1 && !bytes.includes(0);
+}
 
 function fileOf(offset: number): string {
   return `in-${offset}`;
@@ -24,6 +31,8 @@ export class ProcessInput {
   readonly #note: ProcessNote;
   /** Offsets whose request this sidecar has sent. */
   readonly #requested = new Set<number>();
+  /** Offsets of short lines whose request this sidecar has not sent. */
+  readonly #lines = new Set<number>();
   #isCloseSent = false;
   #isFeederGone = false;
 
@@ -58,6 +67,7 @@ export class ProcessInput {
       });
     }
     this.#files.replace(fileOf(accepted), rest);
+    if (isShortLine(rest)) this.#lines.add(accepted);
     this.#note.change({
       accepted: accepted + rest.length,
       waiting: [...waiting, { at: accepted, bytes: rest.length }],
@@ -92,8 +102,9 @@ export class ProcessInput {
     if (!this.#files.has('running')) return;
     for (const { at } of waiting) {
       if (this.#requested.has(at)) continue;
-      if (!this.#request(`feed ${at}`)) return;
+      if (!this.#request(`${this.#lines.has(at) ? 'line' : 'feed'} ${at}`)) return;
       this.#requested.add(at);
+      this.#lines.delete(at);
     }
     if (isClosed && !this.#isCloseSent) this.#isCloseSent = this.#request('close');
   }

@@ -93,6 +93,38 @@ describe.skipIf(BUSYBOX === null)('durable processes', () => {
     expect(readdirSync(host.path('control/processes'))).toEqual([]);
   });
 
+  test('lines of every kind arrive as they are', async () => {
+    const id = await start('cat');
+    const lines = [
+      Buffer.from('back\\slash \\n %s $HOME `x` *\n'),
+      Buffer.from('  leading and trailing  \t\n'),
+      Buffer.from('\n'),
+      Buffer.concat([Buffer.from([0xff, 0xfe, 0x80, 0xc3]), Buffer.from('\n')]),
+      Buffer.from('a NUL \0 in it\n'),
+      Buffer.from('-n\n'),
+      Buffer.from(`${'long'.repeat(2000)}\n`),
+      Buffer.from('two\nlines\n'),
+      Buffer.from('no newline'),
+    ];
+    let sent = 0;
+    for (const line of lines) sent = (await channel.write(id, sent, line)).accepted;
+    await channel.closeInput(id);
+    const parts: Buffer[] = [];
+    for (let offset = 0; ;) {
+      const { bytes, status } = await channel.read({
+        id,
+        stream: 'stdout',
+        offset,
+        limit: 65_536,
+        waitMs: 5000,
+      });
+      parts.push(bytes);
+      offset += bytes.length;
+      if (status.state === 'ended' && offset === status.stdout.end) break;
+    }
+    expect(Buffer.concat(parts)).toEqual(Buffer.concat(lines));
+  });
+
   test('nothing is lost or sent twice when the sidecar is killed again and again', async () => {
     const id = await start('i=0; while read line; do echo "$line"; done; echo end');
     let sent = 0;
