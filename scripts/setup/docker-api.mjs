@@ -149,6 +149,26 @@ export class DockerApi {
     await this.tag(id, reference);
   }
 
+  /**
+   * Builds an image without a network and without asking a registry.
+   * @param {import('node:stream').Readable} context a tar with a Dockerfile @param {string} reference
+   */
+  async build(context, reference) {
+    const query = new URLSearchParams({ t: reference, networkmode: 'none', rm: '1', forcerm: '1' });
+    /** @type {string | undefined} */
+    let failure;
+    const { status, text } = await this.call('POST', `/build?${query}`, {
+      body: context,
+      timeoutMs: 600_000,
+      onLine: (line) => {
+        const event = JSON.parse(line);
+        if (typeof event.error === 'string') failure = event.error;
+      },
+    });
+    if (status >= 400) throw new Error(`the engine refused to build the image: ${messageOf(text)}`);
+    if (failure !== undefined) throw new Error(`the image could not be built: ${failure}`);
+  }
+
   /** @param {string} label @returns {Promise<{ kind: 'container' | 'volume', id: string, name: string, value: string }[]>} */
   async labelled(label) {
     const query = `filters=${encodeURIComponent(JSON.stringify({ label: [label] }))}`;
