@@ -27,6 +27,8 @@ export interface EgressOptions {
   readonly credentials: Pick<SessionCredentials, 'of' | 'environment' | 'secret'>;
   /** Certificates of authorities that servers of credentials may have, in PEM; default: those that Node trusts. */
   readonly authorities?: readonly string[] | undefined;
+  /** How often long answers of credentials tell their bytes, ms. */
+  readonly carriedMs?: number | undefined;
   readonly log: Log;
   /** ms since 1970. */
   readonly now: () => number;
@@ -138,7 +140,7 @@ export class Egress {
     { endpoints, ledger }: EgressChannel,
     credentials: readonly Credential[],
   ): void {
-    const { policies, credentials: known, resolve, authorities, log, now, dial } = this.#options;
+    const { policies, credentials: known, resolve, authorities, carriedMs, log, now, dial } = this.#options;
     const wanted = new Map(credentials.map((credential) => [JSON.stringify(credential), credential]));
     for (const [key, { endpoint, pool }] of endpoints) {
       if (wanted.has(key)) continue;
@@ -149,7 +151,7 @@ export class Egress {
     for (const [key, credential] of wanted) {
       if (endpoints.has(key)) continue;
       const endpoint = new CredentialEndpoint({
-        ...{ sessionId, credential, resolve, authorities, log, now },
+        ...{ sessionId, credential, resolve, authorities, carriedMs, log, now },
         rules: () => policies.rulesOf(sessionId),
         secret: () => known.secret(sessionId, credential),
         guards: this.#guards,

@@ -12,6 +12,7 @@ export interface CredentialChainOptions {
   readonly as?: Extract<CredentialEntry, { as: unknown }>['as'];
   readonly limits?: Extract<CredentialEntry, { as: unknown }>['limits'];
   readonly secret?: string;
+  readonly carriedMs?: number;
   /** Answers requests; default: 200 `hello`. */
   readonly answer?: (request: IncomingMessage, response: ServerResponse) => void;
   /** Reads and writes bytes instead: a server that keeps to no protocol. */
@@ -70,6 +71,7 @@ export class CredentialChain {
     const egress = await InProcessEgress.open([`127.0.0.1:${port}`], {
       credentials: [credential],
       authorities: [TEST_CERTIFICATE.cert],
+      ...(options.carriedMs === undefined ? {} : { carriedMs: options.carriedMs }),
       resolve: (name) =>
         name.endsWith('api.test') ? Promise.resolve(['127.0.0.1']) : Promise.reject(new Error('no')),
       secret: (): SecretValue | null =>

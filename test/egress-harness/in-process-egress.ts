@@ -39,6 +39,7 @@ export interface InProcessEgressOptions {
   readonly secret?: () => SecretValue | null;
   /** Certificates that the servers of credentials may have. */
   readonly authorities?: readonly string[];
+  readonly carriedMs?: number;
 }
 
 /**
@@ -87,6 +88,7 @@ export class InProcessEgress {
       dial: () => dialled(socketPath),
       resolve: options.resolve ?? nowhere,
       authorities: options.authorities,
+      carriedMs: options.carriedMs,
       credentials: {
         of: () => this.credentials,
         environment: () => ({}),

@@ -37,7 +37,7 @@ export interface EndpointOptions {
   readonly log: Log;
   /** ms since 1970. */
   readonly now: () => number;
-  readonly carriedMs?: number;
+  readonly carriedMs?: number | undefined;
 }
 
 interface Connection {

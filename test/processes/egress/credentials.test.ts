@@ -464,6 +464,25 @@ describe('limits and events', () => {
     expect((await chain.request('/')).status).toBe(429);
   });
 
+  test('a long answer tells its bytes before it ends, each once', async () => {
+    const chain = await open({
+      carriedMs: 50,
+      answer: (_request, response) => {
+        response.write('0123456789');
+        setTimeout(() => response.end('01234'), 400);
+      },
+    });
+    const running = chain.request('/');
+    await expect
+      .poll(() => chain.egress.decisions().find(({ decision }) => decision === 'carried'), PATIENT)
+      .toMatchObject({ bytesIn: 10, credential: chain.credential.name });
+    expect(chain.egress.decisions().map(({ decision }) => decision)).not.toContain('ended');
+    await running;
+    await expect
+      .poll(() => chain.egress.decisions().find(({ decision }) => decision === 'ended'), PATIENT)
+      .toMatchObject({ bytesIn: 5 });
+  });
+
   test('a thousand requests are a few events, and no event has a value', async () => {
     const chain = await open({ limits: { requests: 5000 } });
     for (let at = 0; at < 20; at += 1)
