@@ -120,6 +120,7 @@ export const AFFECTED = {
     'test/faults/bad-input.test.ts',
     'test/faults/undeploy.test.ts',
   ],
+  'supervisor/reviews/': ['test/docker/review.test.ts', 'test/faults/failpoints/snapshots.test.ts'],
   'supervisor/sandboxes/': [
     'test/docker/mission',
     'test/faults/deaths.test.ts',

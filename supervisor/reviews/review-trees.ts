@@ -3,7 +3,6 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { type Hash, type ObjectReader, parseHash } from '../../snapshot-format/objects.ts';
 import type { Home } from '../store/home.ts';
 import type { DecisionState, ReviewRow } from '../store/reviews.ts';
-import { Comparison } from '../snapshots/compare/comparison.ts';
 import { IncomingPacks, MIN_FREE_MIB } from '../snapshots/store/incoming-packs.ts';
 import type { LineageStore } from '../snapshots/store/lineage-store.ts';
 import type { LineageStores } from '../snapshots/store/lineage-stores.ts';
@@ -61,10 +60,8 @@ export class ReviewTrees {
     { baseRoot, targetRoot }: Trees,
     signal?: AbortSignal,
   ): Promise<ComparedTrees> {
-    const [before, after] = [parseHash(baseRoot), parseHash(targetRoot)];
-    // A rename with edits is told as a deletion and an addition, whose content can be read.
-    const comparison = await Comparison.create(store, { before, after, path: [], signal, findEdited: false });
-    const units = await collectUnits(comparison, signal);
+    const roots = { before: parseHash(baseRoot), after: parseHash(targetRoot) };
+    const units = await collectUnits(store, roots, signal);
     return { baseRoot, targetRoot, units, byKey: new Map(units.map((unit) => [unit.key, unit])) };
   }
 

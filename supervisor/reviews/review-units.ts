@@ -4,10 +4,13 @@ import { formatPath } from '../../protocol/paths.ts';
 import { REVIEW_LIMITS } from '../../protocol/review.ts';
 import { type Risk, riskRank, RISKS, risksOf } from '../../protocol/risk.ts';
 import type { Change } from '../../protocol/snapshots.ts';
+import { TimeSlice } from '../../protocol/time-slice.ts';
+import type { Hash, ObjectReader } from '../../snapshot-format/objects.ts';
 import type { TreeEntry } from '../../snapshot-format/entries.ts';
-import type { Comparison, PairedDifference } from '../snapshots/compare/comparison.ts';
-import type { PathSegments } from '../snapshots/compare/differences.ts';
-import { contentKey } from '../snapshots/compare/renames.ts';
+import { type Difference, differences, type PathSegments } from '../snapshots/compare/differences.ts';
+import { changeKind } from '../snapshots/compare/entry-equality.ts';
+import { findEntry } from '../snapshots/compare/find-entry.ts';
+import { contentKey, Renames, type RenameSource } from '../snapshots/compare/renames.ts';
 
 /** A review of more paths than this would be read by nobody. */
 export const MAX_UNITS = 200_000;
@@ -29,8 +32,58 @@ export interface ReviewUnit {
   readonly id: string;
 }
 
+/** One difference between the trees; `origin` of a file that was renamed. */
+interface UnitDifference extends Difference {
+  readonly kind: Change['kind'];
+  readonly origin: RenameSource | null;
+}
+
+/**
+ * What differs between two trees and is reviewed, in path order, from one walk. Only unedited files count as renamed: of
+ * all others the whole text is to be read.
+ */
+async function visibleDifferences(
+  reader: ObjectReader,
+  { before, after }: { readonly before: Hash; readonly after: Hash },
+  signal?: AbortSignal,
+): Promise<UnitDifference[]> {
+  const top = {
+    path: [],
+    before: await findEntry(reader, before, []),
+    after: await findEntry(reader, after, []),
+  };
+  const renames = new Renames();
+  const found: (Difference & { readonly kind: Change['kind'] })[] = [];
+  for await (const difference of differences(reader, top, new TimeSlice(signal))) {
+    const kind = changeKind(difference.before, difference.after);
+    if (kind === null || !isVisible({ ...difference, kind })) continue;
+    found.push({ ...difference, kind });
+    renames.add(difference);
+    if (found.length > MAX_UNITS) {
+      throw new HoldfastError(
+        'output_limit',
+        `More than ${MAX_UNITS.toLocaleString('en-US')} paths changed`,
+        {
+          next: 'delete what need not be reviewed, or choose a later base',
+        },
+      );
+    }
+  }
+  renames.pairIdentical();
+  renames.freeCandidates();
+  return found.flatMap((difference): UnitDifference[] => {
+    if (difference.after === null && renames.isRenamedAway(difference.path)) return [];
+    const origin = difference.before === null ? renames.sourceOf(difference.path) : null;
+    return [{ ...difference, kind: origin === null ? difference.kind : 'renamed', origin }];
+  });
+}
+
 /** The units of the differences between two trees, the most dangerous first. Errors: `output_limit`. */
-export async function collectUnits(comparison: Comparison, signal?: AbortSignal): Promise<ReviewUnit[]> {
+export async function collectUnits(
+  reader: ObjectReader,
+  trees: { readonly before: Hash; readonly after: Hash },
+  signal?: AbortSignal,
+): Promise<ReviewUnit[]> {
   const units: Draft[] = [];
   /** Units whose path is a folder on one side only. They take in what follows below their path. */
   let whole: Draft | null = null;
@@ -40,7 +93,7 @@ export async function collectUnits(comparison: Comparison, signal?: AbortSignal)
     if (pendingFolder !== null) units.push(pendingFolder);
     pendingFolder = null;
   };
-  for await (const difference of comparison.differences(null, signal)) {
+  for (const difference of await visibleDifferences(reader, trees, signal)) {
     if (whole !== null && isBelow(difference.path, whole.path)) {
       whole.below += 1;
       for (const risk of risksOfDifference(difference)) whole.risks.add(risk);
@@ -50,7 +103,6 @@ export async function collectUnits(comparison: Comparison, signal?: AbortSignal)
       continue;
     }
     whole = null;
-    if (!isVisible(difference)) continue;
     const { path, before, after, kind, origin } = difference;
     if (pendingFolder !== null && isBelow(path, pendingFolder.path)) pendingFolder = null;
     flush();
@@ -62,15 +114,6 @@ export async function collectUnits(comparison: Comparison, signal?: AbortSignal)
       continue;
     }
     units.push(draft);
-    if (units.length > MAX_UNITS) {
-      throw new HoldfastError(
-        'output_limit',
-        `More than ${MAX_UNITS.toLocaleString('en-US')} paths changed`,
-        {
-          next: 'delete what need not be reviewed, or choose a later base',
-        },
-      );
-    }
   }
   flush();
   return withoutLeftFolders(splitOverlappingRenames(units)).map(finished).sort(byRisk);
@@ -126,7 +169,7 @@ function withoutLeftFolders(units: readonly Draft[]): readonly Draft[] {
   );
 }
 
-function deletionOf({ after }: PairedDifference, origin: NonNullable<PairedDifference['origin']>): Draft {
+function deletionOf({ after }: UnitDifference, origin: RenameSource): Draft {
   const { path, mode } = origin;
   const name = path.at(-1) ?? Buffer.alloc(0);
   // The content is the same on both sides of an unedited rename.
@@ -144,7 +187,7 @@ function byRisk(one: ReviewUnit, other: ReviewUnit): number {
 }
 
 /** Times and the grouping of hard links are no part of a review. */
-function isVisible({ kind, before, after }: PairedDifference): boolean {
+function isVisible({ kind, before, after }: Omit<UnitDifference, 'origin'>): boolean {
   if (kind !== 'mode' || before === null || after === null) return true;
   return attributesKey(before) !== attributesKey(after);
 }
@@ -155,7 +198,7 @@ function attributesKey({ mode, xattrs }: TreeEntry): string {
   );
 }
 
-function risksOfDifference({ path, before, after, origin }: PairedDifference): Risk[] {
+function risksOfDifference({ path, before, after, origin }: UnitDifference): Risk[] {
   const entry = after ?? before;
   if (entry === null) return [];
   return risksOf({

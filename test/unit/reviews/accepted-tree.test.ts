@@ -6,7 +6,6 @@ import { acceptedEdits } from '../../../supervisor/reviews/accepted-edits.ts';
 import { editTree } from '../../../supervisor/reviews/accepted-tree.ts';
 import { collectUnits, type ReviewUnit } from '../../../supervisor/reviews/review-units.ts';
 import { wholeState } from '../../../supervisor/reviews/unit-state.ts';
-import { Comparison } from '../../../supervisor/snapshots/compare/comparison.ts';
 import type { DecisionState } from '../../../supervisor/store/reviews.ts';
 import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
 import {
@@ -32,8 +31,7 @@ class Trees extends StoredObjects {
   });
 
   async units(before: Hash, after: Hash): Promise<ReviewUnit[]> {
-    const comparison = await Comparison.create(this, { before, after, path: [], findEdited: false });
-    return await collectUnits(comparison);
+    return await collectUnits(this, { before, after });
   }
 
   async accepted(before: Hash, after: Hash, units: ReviewUnit[], keys: readonly string[]): Promise<Hash> {

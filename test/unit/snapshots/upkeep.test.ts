@@ -6,7 +6,7 @@ import { SnapshotMaintenance } from '../../../supervisor/snapshots/maintenance.t
 import { Operations } from '../../../supervisor/store/operations.ts';
 import { DiskReserve } from '../../../supervisor/store/reserve.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
-import { ReviewRows } from '../../../supervisor/store/reviews.ts';
+import { type ReviewRow, ReviewRows } from '../../../supervisor/store/reviews.ts';
 import { Snapshots } from '../../../supervisor/store/snapshots.ts';
 import { SeededRandom } from '../../fixtures/protocol/seeded-random.ts';
 import {
@@ -42,9 +42,10 @@ function rooms() {
   sessions.insert(sessionRow(0));
   const removed: string[] = [];
   const clock = { now: NOW };
+  const reviewRows = new ReviewRows(database);
   const upkeep = new SnapshotMaintenance({
     snapshots,
-    reviewRows: new ReviewRows(database),
+    reviewRows,
     sessions,
     stores,
     operations,
@@ -91,7 +92,7 @@ function rooms() {
     return id;
   };
   const bytes = async (): Promise<number> => (await upkeep.usage(sessionRow(0))).bytes;
-  return { upkeep, snapshots, operations, held, stores, removed, take, bytes, clock };
+  return { upkeep, snapshots, reviewRows, operations, held, stores, removed, take, bytes, clock };
 }
 
 test('collecting first thins out snapshots, then frees their objects', async () => {
@@ -173,4 +174,42 @@ test('it runs two minutes after the start, then every hour, and not after the en
   await upkeep.close();
   pass(5 * HOUR);
   await becomes([first, second]);
+});
+
+test('the trees of an open review stay, and of one that ended its accepted tree', async () => {
+  const { upkeep, reviewRows, stores, take } = rooms();
+  await take(0);
+  const [base, target, accepted] = await stores.use(SESSION, async (store) => [
+    await publishModelTree(store, tree(11)),
+    await publishModelTree(store, tree(12)),
+    await publishModelTree(store, tree(13)),
+  ]);
+  const row: ReviewRow = {
+    id: 'rev-aaaaaaaaaaaaaaaa',
+    sessionId: SESSION,
+    lineage: SESSION,
+    createdAt: NOW,
+    updatedAt: NOW,
+    endedAt: null,
+    baseSpec: 'start',
+    baseSnapshot: null,
+    baseRoot: base.toString('hex'),
+    targetSnapshot: 'snp-aaaaaaaaaaaaaaaa',
+    targetRoot: target.toString('hex'),
+    acceptedRoot: accepted.toString('hex'),
+    revision: 1,
+  };
+  reviewRows.insert(row);
+  const left = (): Promise<boolean[]> =>
+    stores.use(SESSION, (store) =>
+      Promise.resolve([base, target, accepted].map((root) => store.find(root) !== null)),
+    );
+  await upkeep.collect(false);
+  expect(await left()).toEqual([true, true, true]);
+  reviewRows.end(row, NOW);
+  await upkeep.collect(false);
+  expect(await left()).toEqual([false, false, true]);
+  reviewRows.removeOfSession(SESSION);
+  await upkeep.collect(false);
+  expect(await left()).toEqual([false, false, false]);
 });
