@@ -10,6 +10,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { basename, join, relative, sep } from 'node:path';
 import { build } from 'esbuild';
 import { ROOT, manifest } from './scripts/setup/project.mjs';
@@ -149,6 +150,7 @@ async function extensionBundles() {
   const { plugin, entry } = lateModules({
     // Where the home is, is asked for at once; the file stands for itself.
     isLate: (path) =>
+      path === join(ROOT, 'webview/messages.ts') ||
       (path.startsWith(inProtocol) && path !== join(inProtocol, 'home.ts')) ||
       path.startsWith(inProject) ||
       LATE.some((late) => path === join(ROOT, 'extension', late)) ||
@@ -176,10 +178,69 @@ async function extensionBundles() {
   return [first, second];
 }
 
+/**
+ * The schemas of the protocol use a few functions of Node where the supervisor checks what the page never sees.
+ * @type {import('esbuild').Plugin}
+ */
+const withoutNode = {
+  name: 'without-node',
+  setup(bundle) {
+    bundle.onResolve({ filter: /^node:/ }, ({ path }) => ({ path, namespace: 'without-node' }));
+    bundle.onLoad({ filter: /.*/, namespace: 'without-node' }, ({ path }) => ({
+      contents: `module.exports = new Proxy({}, { get: (_, name) => () => {
+        throw new Error(${JSON.stringify(`${path} is not in the page: `)} + String(name));
+      } });`,
+    }));
+  },
+};
+
+/**
+ * `import { z }` takes all of zod into a bundle; `import * as z`, which means the same, takes what is used.
+ * @type {import('esbuild').Plugin}
+ */
+const usedZod = {
+  name: 'used-zod',
+  setup(bundle) {
+    bundle.onLoad({ filter: /[\\/](?:protocol|webview)[\\/].*\.ts$/ }, async ({ path }) => {
+      const source = await readFile(path, 'utf8');
+      return {
+        contents: source.replace("import { z } from 'zod';", "import * as z from 'zod';"),
+        loader: 'ts',
+      };
+    });
+  },
+};
+
+/** The session page, for the browser that VS Code is. */
+function pageBundle() {
+  return build({
+    absWorkingDir: ROOT,
+    entryPoints: ['webview/session-page.tsx', 'webview/session-page.css'],
+    outdir: join(DIST, 'webview'),
+    bundle: true,
+    write: false,
+    metafile: true,
+    platform: 'browser',
+    // VS Code 1.120 and later.
+    target: 'chrome132',
+    format: 'iife',
+    minify: true,
+    charset: 'ascii',
+    legalComments: 'none',
+    logLevel: 'warning',
+    jsx: 'automatic',
+    jsxImportSource: 'preact',
+    loader: { '.ttf': 'file' },
+    assetNames: '[name]',
+    plugins: [oneLanguage, usedZod, withoutNode],
+  });
+}
+
 async function bundle() {
   const results = (
     await Promise.all([
       extensionBundles(),
+      pageBundle(),
       ...BUNDLES.map(({ entry, out }) =>
         build({ ...bundleOptions(), entryPoints: [entry], outfile: join(DIST, out) }),
       ),
@@ -282,7 +343,7 @@ async function main() {
   const newest = Math.max(0, ...[...inputs, ...guest].map((path) => statSync(path).mtimeMs));
   const time = knownTime(id) ?? new Date(newest).toISOString();
 
-  for (const folder of ['runtime', 'setup']) mkdirSync(join(DIST, folder), { recursive: true });
+  for (const folder of ['runtime', 'setup', 'webview']) mkdirSync(join(DIST, folder), { recursive: true });
   for (const { path, contents, mode } of outputs) {
     const text = path.endsWith('.cjs')
       ? inAscii(contents.toString('utf8')).replaceAll(BUILD_ID, id).replaceAll(BUILD_TIME, time)

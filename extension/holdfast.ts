@@ -29,6 +29,7 @@ import { HistoryCommands } from './history/commands.ts';
 import { HistoryDocuments } from './history/history-documents.ts';
 import { SessionEvents } from './history/session-events.ts';
 import { TurnChanges } from './history/turn-changes.ts';
+import { SessionPages } from './page/session-pages.ts';
 import { PolicyCommands } from './policy/commands.ts';
 import { DenialNotifications } from './policy/denial-notifications.ts';
 import { SearchCommands } from './search/commands.ts';
@@ -115,6 +116,8 @@ export class Holdfast implements Disposable {
       new CommandRegistry(connection, new Notifications(log), {
         ...new SessionCommands({ connection, sessions, view, unread, example }).handlers,
         ...new ResumeCommands(connection, sessions, unread).handlers,
+        ...own.add(new SessionPages({ connection, sessions, unread, extension: context.extensionUri }))
+          .handlers,
         ...new HistoryCommands(sessions, unread, documents).handlers,
         ...new SnapshotCommands(connection, sessions).handlers,
         ...terminals.handlers,

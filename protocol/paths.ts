@@ -107,7 +107,7 @@ export function decodeLink(encoded: string): Buffer {
   return text;
 }
 
-const WORKSPACE_NAME = Buffer.from(WORKSPACE.slice(1));
+const WORKSPACE_NAME = /* @__PURE__ */ Buffer.from(/* @__PURE__ */ WORKSPACE.slice(1));
 
 function escaped(bytes: Uint8Array): string {
   return [...bytes].map((byte) => ESCAPE + byte.toString(16).padStart(2, '0')).join('');

@@ -39,6 +39,7 @@ const ALWAYS: AvailabilityByState = {
 export const COMMANDS = {
   'holdfast.newSession': SANDBOX,
   'holdfast.openSession': RECORDS,
+  'holdfast.openSessionPage': RECORDS,
   'holdfast.resumeSession': SANDBOX,
   'holdfast.resetSession': SANDBOX,
   'holdfast.runTurn': SANDBOX,

@@ -11,7 +11,8 @@ const ALLOWED = {
   supervisor: ['protocol', 'project', 'snapshot-format', 'sidecar/wire.ts'],
   // The entry is the one file that joins the command line and the daemon into one bundle.
   'cli/holdfast.ts': ['protocol', 'supervisor', 'cli'],
-  extension: ['protocol', 'project'],
+  // The messages are the contract of the session page and the extension.
+  extension: ['protocol', 'project', 'webview/messages.ts'],
   webview: ['protocol'],
 };
 const AREAS = Object.keys(ALLOWED).sort((a, b) => b.length - a.length);
@@ -34,6 +35,7 @@ export const MODULES = {
     history: ['base', 'connection', 'commands', 'files', 'sessions'],
     snapshots: ['base', 'connection', 'commands', 'files', 'sessions'],
     policy: ['base', 'connection', 'commands', 'sessions', 'history'],
+    page: ['base', 'connection', 'commands', 'files', 'sessions'],
     search: ['base', 'connection', 'commands', 'files', 'sessions'],
     terminals: ['base', 'connection', 'commands', 'files', 'sessions'],
     checks: ['base', 'connection', 'commands', 'files', 'sessions', 'terminals'],

@@ -72,6 +72,7 @@ test('what can be done with a session fits its state', () =>
   told(async () => {
     const always = [
       'Run Turn',
+      'Open Session Page',
       'Open Workspace',
       'Show History',
       'Workspace',

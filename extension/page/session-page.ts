@@ -1,0 +1,306 @@
+import { randomUUID } from 'node:crypto';
+import { commands, env, Uri, window } from 'vscode';
+import type { Disposable, WebviewPanel } from 'vscode';
+import type { Session } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { WORKSPACE } from '../../protocol/paths.ts';
+import { EnvelopeToExtensionSchema, MAX_SNAPSHOTS, REQUESTS } from '../../webview/messages.ts';
+import type { PageState, RequestHandlers, RequestName, ToPage } from '../../webview/messages.ts';
+import type { z } from 'zod';
+import { DisposableStore } from '../base/disposable-store.ts';
+import { sanitize } from '../base/sanitize.ts';
+import type { Connection } from '../connection/connection.ts';
+import type { ConnectionState } from '../connection/state.ts';
+import { workspaceUri } from '../files/location.ts';
+import type { SessionList } from '../sessions/session-list.ts';
+import { sessionTitle } from '../sessions/listing.ts';
+import { ConversationFollower } from './conversation-follower.ts';
+
+/** The most of a content that a page shows. */
+const MAX_CONTENT = 2 ** 20;
+const SNAPSHOT_EVENTS: ReadonlySet<string> = new Set(['snapshot', 'restored']);
+
+export interface SessionPageOptions {
+  readonly connection: Connection;
+  readonly sessions: SessionList;
+  readonly session: string;
+  readonly panel: WebviewPanel;
+  /** A person looks at the page. */
+  readonly onSeen: (session: Session) => void;
+}
+
+/**
+ * One open page: answers what it asks, and sends it the state of the session and its conversation. A page that nobody
+ * sees gets nothing; VS Code keeps no document for it, and it begins anew when it is shown.
+ */
+export class SessionPage implements Disposable {
+  readonly #options: SessionPageOptions;
+  readonly #owned = new DisposableStore();
+  #follower: ConversationFollower | undefined;
+  #input: PageState['input'] = 'prompt';
+  /** The state as last sent, because a list changes for many reasons. */
+  #sent = '';
+
+  constructor(options: SessionPageOptions) {
+    this.#options = options;
+    const { connection, sessions, panel } = options;
+    this.#owned.add(panel.webview.onDidReceiveMessage((message) => void this.#receive(message)));
+    this.#owned.add(panel.onDidChangeViewState(() => this.#onVisibility()));
+    this.#owned.add(sessions.onDidChange(() => this.#showState()));
+    this.#owned.add(connection.onDidChange(() => this.#showState()));
+    this.#owned.onDispose(() => this.#stopFollowing());
+    this.#showTitle();
+  }
+
+  get session(): Session | undefined {
+    return this.#options.sessions.current?.find(({ id }) => id === this.#options.session);
+  }
+
+  reveal(): void {
+    this.#options.panel.reveal();
+  }
+
+  dispose(): void {
+    this.#owned.dispose();
+  }
+
+  #onVisibility(): void {
+    // A hidden page has no document; it says `ready` when it is shown again.
+    if (!this.#options.panel.visible) this.#stopFollowing();
+    else this.#markSeen();
+  }
+
+  #markSeen(): void {
+    const { session } = this;
+    if (session !== undefined && this.#options.panel.visible && window.state.focused) {
+      this.#options.onSeen(session);
+    }
+  }
+
+  #stopFollowing(): void {
+    this.#follower?.dispose();
+    this.#follower = undefined;
+  }
+
+  async #receive(message: unknown): Promise<void> {
+    const envelope = EnvelopeToExtensionSchema.safeParse(message);
+    if (!envelope.success || !isRequest(envelope.data.name)) return;
+    const { id, name, params } = envelope.data;
+    try {
+      const handle = this.#handlers[name] as (params: unknown) => Promise<unknown>;
+      const value = REQUESTS[name].result.parse(await handle(REQUESTS[name].params.parse(params)));
+      await this.#options.panel.webview.postMessage({ kind: 'result', id, value });
+    } catch (error) {
+      const { sentence } = HoldfastError.from(error, 'The page could not do this');
+      await this.#options.panel.webview.postMessage({ kind: 'error', id, sentence });
+    }
+  }
+
+  #send<N extends keyof ToPage>(name: N, value: z.input<ToPage[N]>): void {
+    void this.#options.panel.webview.postMessage({ kind: 'message', name, value });
+  }
+
+  async #begin(): Promise<void> {
+    const { connection, sessions, session } = this.#options;
+    this.#stopFollowing();
+    this.#sent = '';
+    this.#showState();
+    await sessions.list();
+    this.#input = await this.#inputOf(this.session);
+    this.#showState();
+    this.#follower = new ConversationFollower({
+      connection,
+      session,
+      begin: (page) => {
+        this.#send('begin', page);
+        void this.#sendSnapshots();
+      },
+      send: (batch, items, chunks) => {
+        this.#send('changed', { batch, items, chunks });
+        if (items.some((item) => item.type === 'mark' && SNAPSHOT_EVENTS.has(item.mark))) {
+          void this.#sendSnapshots();
+        }
+        this.#markSeen();
+      },
+    });
+    this.#markSeen();
+  }
+
+  async #inputOf(session: Session | undefined): Promise<PageState['input']> {
+    const { profiles } = await this.#options.connection.call('profile/list', {});
+    const profile = profiles.find(({ name }) => name === session?.profile);
+    return profile?.agent.protocol === 'handler' ? 'json' : 'prompt';
+  }
+
+  async #sendSnapshots(): Promise<void> {
+    try {
+      const { snapshots } = await this.#options.connection.call('snapshot/list', {
+        session: this.#options.session,
+        limit: MAX_SNAPSHOTS,
+      });
+      this.#send('snapshots', { snapshots });
+    } catch {
+      // The list stays as it was; the state of the connection says what is wrong.
+    }
+  }
+
+  #showState(): void {
+    this.#showTitle();
+    const { connection, sessions } = this.#options;
+    const session = this.session ?? null;
+    const isDeleted =
+      session === null && connection.peer !== undefined && (sessions.current?.length ?? 0) > 0;
+    const value: PageState = { session, isDeleted, input: this.#input, ...hostState(connection.state) };
+    const text = JSON.stringify(value);
+    if (text === this.#sent) return;
+    this.#sent = text;
+    this.#send('state', value);
+  }
+
+  #showTitle(): void {
+    const { panel } = this.#options;
+    const { session } = this;
+    if (session === undefined) return;
+    const mark = session.runningTurn === null ? '' : '● ';
+    panel.title = `${mark}${sanitize(sessionTitle(session), 40)}`;
+  }
+
+  readonly #handlers: RequestHandlers = {
+    ready: async () => {
+      await this.#begin();
+      return {};
+    },
+    shown: async ({ batch }) => {
+      this.#follower?.confirm(batch);
+      return {};
+    },
+    read: ({ before, after }) =>
+      this.#options.connection.call('conversation/read', {
+        session: this.#options.session,
+        ...(before === undefined ? {} : { before }),
+        ...(after === undefined ? {} : { after }),
+      }),
+    content: async ({ sha256 }) => {
+      const { result, bytes } = await this.#options.connection.callWithBytes('content/read', {
+        session: this.#options.session,
+        id: sha256,
+        offset: 0,
+        limit: MAX_CONTENT,
+      });
+      return { text: bytes.toString('utf8'), isCut: result.total > bytes.byteLength };
+    },
+    prompt: async ({ text }) => {
+      await this.#options.connection.call(
+        'turn/start',
+        { session: this.#options.session, opId: randomUUID() },
+        { bytes: Buffer.from(text, 'utf8') },
+      );
+      return {};
+    },
+    stop: async () => {
+      const turn = this.session?.runningTurn;
+      if (turn !== undefined && turn !== null) await this.#options.connection.call('turn/cancel', { turn });
+      return {};
+    },
+    takeBack: async ({ turnId }) => {
+      await this.#options.connection.call('turn/cancel', { turn: turnId });
+      return {};
+    },
+    answer: async ({ permissionId, answer }) => {
+      await this.#options.connection.call('permission/answer', {
+        permission: permissionId,
+        answer,
+        opId: randomUUID(),
+      });
+      return {};
+    },
+    allowHost: ({ host }) => this.#run('allowHost', host),
+    openFile: async ({ path, line }) => {
+      const uri = workspaceUri(this.#options.connection, this.#options.session, absolutePath(path));
+      const at = line === null || line < 1 ? undefined : line - 1;
+      const selection =
+        at === undefined ? undefined : { start: { line: at, character: 0 }, end: { line: at, character: 0 } };
+      await commands.executeCommand('vscode.open', uri, { preview: true, ...(selection && { selection }) });
+      return {};
+    },
+    openLink: async ({ url }) => {
+      const uri = Uri.parse(url, true);
+      // VS Code asks before it opens an address that the person has not trusted.
+      if (['http', 'https', 'mailto'].includes(uri.scheme)) await env.openExternal(uri);
+      return {};
+    },
+    changesOfTurn: async ({ turnId }) => {
+      const { before, after } = await this.#snapshotsOf(turnId);
+      return this.#run('compareSnapshots', before, after ?? 'now');
+    },
+    restoreBeforeTurn: async ({ turnId }) =>
+      this.#run('restoreSnapshot', (await this.#snapshotsOf(turnId)).before),
+    forkBeforeTurn: async ({ turnId }) => this.#run('forkSession', (await this.#snapshotsOf(turnId)).before),
+    restoreSnapshot: ({ snapshot }) => this.#run('restoreSnapshot', snapshot),
+    forkSnapshot: ({ snapshot }) => this.#run('forkSession', snapshot),
+    pinSnapshot: async ({ snapshot, pinned }) => {
+      await this.#options.connection.call('snapshot/update', { snapshot, pinned });
+      await this.#sendSnapshots();
+      return {};
+    },
+    compareSnapshots: ({ from, to }) => this.#run('compareSnapshots', from, to ?? 'now'),
+    command: ({ command }) =>
+      command === 'connect' || command === 'checkEngine' ? run(`holdfast.${command}`) : this.#run(command),
+  };
+
+  /** Runs a command on this session. The command reports its own errors. */
+  #run(command: string, ...args: readonly string[]): Promise<Record<string, never>> {
+    return run(`holdfast.${command}`, this.#options.session, ...args);
+  }
+
+  /** The files before a turn, and after it: those before the next turn; `after` is null for the last one. */
+  async #snapshotsOf(turnId: string): Promise<{ before: string; after: string | null }> {
+    const { turns } = await this.#options.connection.call('turn/list', {
+      session: this.#options.session,
+      limit: 1000,
+    });
+    const ordered = [...turns].sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
+    const index = ordered.findIndex((turn) => turn.turnId === turnId);
+    const before = ordered[index]?.snapshot?.snapshotId ?? null;
+    if (before === null) {
+      throw new HoldfastError('not_found', 'There is no snapshot of the files before this turn', {
+        why: 'none was created, or the turn is too old',
+        next: 'choose a snapshot in the tab Snapshots',
+      });
+    }
+    const later = ordered.slice(index + 1).find(({ snapshot }) => snapshot !== null);
+    return { before, after: later?.snapshot?.snapshotId ?? null };
+  }
+}
+
+async function run(command: string, ...args: readonly string[]): Promise<Record<string, never>> {
+  await commands.executeCommand(command, ...args);
+  return {};
+}
+
+function isRequest(name: string): name is RequestName {
+  return Object.hasOwn(REQUESTS, name);
+}
+
+/** Paths as agents write them: absolute below `/workspace`, or relative to it. */
+function absolutePath(path: string): string {
+  if (path === WORKSPACE || path.startsWith(`${WORKSPACE}/`)) return path;
+  return `${WORKSPACE}/${path.replace(/^(?:\.?\/)+/, '')}`;
+}
+
+function hostState(state: ConnectionState): Pick<PageState, 'host' | 'why'> {
+  switch (state.kind) {
+    case 'unused':
+    case 'connecting':
+      return { host: 'connecting', why: null };
+    case 'connected':
+      return { host: 'connected', why: null };
+    case 'engineDown':
+      return {
+        host: 'engine-down',
+        why: state.engine.why === null ? null : `Docker does not answer: ${state.engine.why}.`,
+      };
+    case 'noSupervisor':
+      return { host: 'offline', why: `${state.error.sentence}.` };
+  }
+}

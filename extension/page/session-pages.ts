@@ -1,0 +1,113 @@
+import { randomBytes } from 'node:crypto';
+import { Uri, ViewColumn, window } from 'vscode';
+import type { Disposable, WebviewPanel } from 'vscode';
+import { SavedPageSchema } from '../../webview/messages.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
+import { sanitize } from '../base/sanitize.ts';
+import type { CommandHandler } from '../commands/registry.ts';
+import type { CommandId } from '../commands/table.ts';
+import type { Connection } from '../connection/connection.ts';
+import { pickSession } from '../sessions/pick-session.ts';
+import { sessionTitle } from '../sessions/listing.ts';
+import type { SessionList } from '../sessions/session-list.ts';
+import type { UnreadTurns } from '../sessions/unread-turns.ts';
+import { pageDocument } from './page-document.ts';
+import { SessionPage } from './session-page.ts';
+
+const VIEW_TYPE = 'holdfast.sessionPage';
+/** The form of a session's id, which becomes part of the page's document. */
+const SESSION_ID = /^ses-[a-z2-7]{16}$/;
+
+export interface SessionPagesOptions {
+  readonly connection: Connection;
+  readonly sessions: SessionList;
+  readonly unread: UnreadTurns;
+  /** The folder of the extension. */
+  readonly extension: Uri;
+}
+
+/** The open session pages of this window, one for each session at most; VS Code restores them after a reload. */
+export class SessionPages implements Disposable {
+  readonly #options: SessionPagesOptions;
+  readonly #owned = new DisposableStore();
+  readonly #pages = new Map<string, SessionPage>();
+
+  constructor(options: SessionPagesOptions) {
+    this.#options = options;
+    this.#owned.add(
+      window.registerWebviewPanelSerializer(VIEW_TYPE, {
+        deserializeWebviewPanel: async (panel, state) => {
+          const { data } = SavedPageSchema.safeParse(state);
+          if (data === undefined || !SESSION_ID.test(data.session)) panel.dispose();
+          else this.#fill(panel, data.session);
+        },
+      }),
+    );
+    this.#owned.onDispose(() => {
+      for (const page of this.#pages.values()) page.dispose();
+    });
+  }
+
+  get handlers() {
+    return {
+      'holdfast.openSessionPage': (target) => this.#open(target),
+    } as const satisfies Partial<Record<CommandId, CommandHandler>>;
+  }
+
+  dispose(): void {
+    this.#owned.dispose();
+  }
+
+  async #open(target: unknown): Promise<void> {
+    const session = await pickSession(this.#options.sessions, target, {
+      title: 'Open Session Page',
+      here: true,
+    });
+    if (session === undefined) return;
+    const open = this.#pages.get(session.id);
+    if (open !== undefined) {
+      open.reveal();
+      return;
+    }
+    const panel = window.createWebviewPanel(
+      VIEW_TYPE,
+      sanitize(sessionTitle(session), 40),
+      ViewColumn.Active,
+    );
+    this.#fill(panel, session.id);
+  }
+
+  #fill(panel: WebviewPanel, session: string): void {
+    const { connection, sessions, unread, extension } = this.#options;
+    const { webview } = panel;
+    // The only folder that a page may read.
+    const folder = Uri.joinPath(extension, 'dist', 'webview');
+    webview.options = { enableScripts: true, localResourceRoots: [folder] };
+    panel.iconPath = {
+      dark: Uri.joinPath(extension, 'extension/media/icon.dark.svg'),
+      light: Uri.joinPath(extension, 'extension/media/icon.light.svg'),
+    };
+    const page = new SessionPage({
+      connection,
+      sessions,
+      session,
+      panel,
+      onSeen: (seen) => unread.markRead(seen),
+    });
+    // A second tab of the same session, which VS Code may restore, replaces the first.
+    this.#pages.get(session)?.dispose();
+    this.#pages.set(session, page);
+    panel.onDidDispose(() => {
+      page.dispose();
+      if (this.#pages.get(session) === page) this.#pages.delete(session);
+    });
+    const file = (name: string): string => webview.asWebviewUri(Uri.joinPath(folder, name)).toString();
+    webview.html = pageDocument({
+      source: webview.cspSource,
+      script: file('session-page.js'),
+      style: file('session-page.css'),
+      nonce: randomBytes(16).toString('base64'),
+      session,
+    });
+  }
+}

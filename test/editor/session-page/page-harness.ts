@@ -1,0 +1,156 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { chromium } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
+import type { z } from 'zod';
+import { pageDocument } from '../../../extension/page/page-document.ts';
+import { EnvelopeToExtensionSchema, REQUESTS, TO_PAGE } from '../../../webview/messages.ts';
+import type { RequestName, ToPage } from '../../../webview/messages.ts';
+import { THEMES } from './themes.ts';
+import type { Theme } from './themes.ts';
+
+const ORIGIN = 'http://page.test';
+const BUNDLE = join(import.meta.dirname, '../../../dist/webview');
+const TYPES: Readonly<Record<string, string>> = {
+  js: 'text/javascript',
+  css: 'text/css',
+  ttf: 'font/ttf',
+};
+
+type Answers = Readonly<Partial<Record<RequestName, (params: unknown) => unknown>>>;
+
+/** The bundle of the session page in a browser, with this test in the place of the extension. */
+export class PageHarness {
+  readonly page: Page;
+  /** What the page asked for, in order. */
+  readonly requests: { readonly name: string; readonly params: unknown }[] = [];
+  /** What the policy refused, addresses outside of the bundle, and errors of scripts. */
+  readonly violations: string[] = [];
+  readonly #browser: Browser;
+  readonly #answers: Answers;
+  #onReady: () => void = () => undefined;
+
+  private constructor(browser: Browser, page: Page, answers: Answers) {
+    this.#browser = browser;
+    this.page = page;
+    this.#answers = answers;
+  }
+
+  /** Requests without an answer get an empty result. An answer that throws is an error. */
+  static async open(options: {
+    readonly chromium: string;
+    readonly theme?: Theme;
+    readonly width?: number;
+    readonly height?: number;
+    readonly reducedMotion?: boolean;
+    readonly answers?: Answers;
+  }): Promise<PageHarness> {
+    const { theme = 'dark', width = 900, height = 900 } = options;
+    const browser = await chromium.launch({
+      executablePath: options.chromium,
+      headless: true,
+      args: ['--no-sandbox', '--disable-gpu', '--host-resolver-rules=MAP * ~NOTFOUND'],
+    });
+    const context = await browser.newContext({
+      viewport: { width, height },
+      reducedMotion: options.reducedMotion === true ? 'reduce' : 'no-preference',
+    });
+    const page = await context.newPage();
+    const harness = new PageHarness(browser, page, options.answers ?? {});
+    page.on('pageerror', (error) => harness.violations.push(`error: ${error.message}`));
+    await page.route('**/*', async (route) => {
+      const url = new URL(route.request().url());
+      if (url.origin === ORIGIN && url.pathname === '/') {
+        await route.fulfill({ contentType: 'text/html', body: harness.#document() });
+        return;
+      }
+      const name = url.pathname.slice(1);
+      const type = TYPES[name.slice(name.lastIndexOf('.') + 1)];
+      if (url.origin !== ORIGIN || type === undefined || name.includes('/')) {
+        harness.violations.push(`request: ${url.href}`);
+        await route.abort();
+        return;
+      }
+      await route.fulfill({ contentType: type, body: await readFile(join(BUNDLE, name)) });
+    });
+    await page.exposeFunction('fromPage', (message: unknown) => void harness.#receive(message));
+    await page.exposeFunction('violated', (what: string) => void harness.violations.push(what));
+    await page.addInitScript({ content: browserScript(theme) });
+    const { promise, resolve } = Promise.withResolvers<undefined>();
+    harness.#onReady = () => resolve(undefined);
+    await page.goto(`${ORIGIN}/`);
+    await promise;
+    return harness;
+  }
+
+  /** Sends a message as the extension does. */
+  async send<N extends keyof ToPage>(name: N, value: z.input<ToPage[N]>): Promise<void> {
+    TO_PAGE[name].parse(value);
+    await this.#post({ kind: 'message', name, value });
+  }
+
+  /** Resolves when the page has drawn what it was sent. */
+  async drawn(): Promise<void> {
+    await this.page.evaluate(
+      'new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))',
+    );
+  }
+
+  async close(): Promise<void> {
+    await this.#browser.close();
+  }
+
+  #document(): string {
+    return pageDocument({
+      source: ORIGIN,
+      script: `${ORIGIN}/session-page.js`,
+      style: `${ORIGIN}/session-page.css`,
+      nonce: 'dGVzdA==',
+      session: 'ses-aaaaaaaaaaaaaaaa',
+    });
+  }
+
+  async #receive(message: unknown): Promise<void> {
+    const { id, name, params } = EnvelopeToExtensionSchema.parse(message);
+    if (!Object.hasOwn(REQUESTS, name)) throw new Error(`The page asked for ${name}`);
+    const parsed = REQUESTS[name as RequestName].params.parse(params);
+    this.requests.push({ name, params: parsed });
+    if (name === 'ready') this.#onReady();
+    try {
+      const value = this.#answers[name as RequestName]?.(parsed) ?? {};
+      await this.#post({ kind: 'result', id, value });
+    } catch (error) {
+      await this.#post({ kind: 'error', id, sentence: (error as Error).message });
+    }
+  }
+
+  async #post(message: unknown): Promise<void> {
+    await this.page
+      .evaluate(`window.postMessage(${JSON.stringify(message)}, '*')`)
+      .catch((error: unknown) => {
+        if (!this.page.isClosed()) throw error;
+      });
+  }
+}
+
+/** What VS Code gives to a page, and a report of what its policy refuses. */
+function browserScript(theme: Theme): string {
+  const { variables, kind } = THEMES[theme];
+  return `
+    let state;
+    globalThis.acquireVsCodeApi = () => ({
+      postMessage: (message) => void fromPage(message),
+      getState: () => state,
+      setState: (next) => { state = next; },
+    });
+    document.addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI }) => {
+      void violated('policy: ' + violatedDirective + ' ' + blockedURI);
+    });
+    document.addEventListener('DOMContentLoaded', () => {
+      document.body.classList.add(${JSON.stringify(kind)});
+      for (const [name, value] of Object.entries(${JSON.stringify(variables)})) {
+        document.documentElement.style.setProperty(name, value);
+      }
+    });
+  `;
+}

@@ -1,0 +1,402 @@
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, describe, expect, test } from 'vitest';
+import type { ConversationItem } from '../../../protocol/conversation.ts';
+import { session } from '../../unit/extension/a-session.ts';
+import { editorPaths } from '../harness/editor-paths.ts';
+import {
+  CONTENT,
+  DETAILS,
+  NEXT_TURN,
+  PERMISSION,
+  RICH,
+  SNAPSHOT,
+  TURN,
+  item,
+  message,
+  page,
+  permission,
+  prompt,
+  running,
+  state,
+} from './conversations.ts';
+import { HOSTILE_TEXTS } from './hostile-texts.ts';
+import { PageHarness } from './page-harness.ts';
+
+let harness: PageHarness;
+
+async function open(options: Partial<Parameters<typeof PageHarness.open>[0]> = {}): Promise<PageHarness> {
+  harness = await PageHarness.open({ chromium: editorPaths().chromium, ...options });
+  return harness;
+}
+
+async function picture(name: string): Promise<void> {
+  await harness.drawn();
+  await harness.page.screenshot({ path: join(editorPaths().screenshots, `session-page-${name}.png`) });
+}
+
+afterEach(async () => {
+  const { violations } = harness;
+  await harness.close();
+  expect(violations).toEqual([]);
+});
+
+/** What the page asked the extension for, without the messages that keep it going. */
+const asked = (): unknown[] => harness.requests.filter(({ name }) => name !== 'ready' && name !== 'shown');
+
+describe('a conversation', () => {
+  test.each(['dark', 'light', 'contrast'] as const)(
+    'shows everything that an agent does, in %s',
+    async (theme) => {
+      const { page: view } = await open({
+        theme,
+        answers: { content: () => ({ text: DETAILS, isCut: false }) },
+      });
+      await harness.send('state', running());
+      await harness.send(
+        'begin',
+        page([...RICH, prompt(20, 'Use fast-check.', { turnId: NEXT_TURN }), permission(21)]),
+      );
+      await view.getByRole('heading', { name: 'What I changed' }).waitFor();
+      await view.getByText('1 of 3 done').waitFor();
+      await view.getByText('Done · 1 min 14 s · 18,204 tokens · 0.12 USD').waitFor();
+      await picture(`rich-${theme}`);
+      await view.getByText('Edit parser.ts').click();
+      await view.locator('.diff .added', { hasText: 'flush(rows);' }).waitFor();
+      await picture(`unfolded-${theme}`);
+      expect(asked()).toEqual([{ name: 'content', params: { sha256: CONTENT.sha256 } }]);
+    },
+  );
+
+  test('streams, and follows its end until a person scrolls up', async () => {
+    const { page: view } = await open({ height: 400 });
+    await harness.send('state', running());
+    await harness.send('begin', page([prompt(1, 'Tell a long story.')]));
+    let offset = 0;
+    const add = async (batch: number): Promise<void> => {
+      const text = `Line ${batch} of the story.\n\n`;
+      await harness.send('changed', {
+        batch,
+        items: [],
+        chunks: [{ turnId: TURN, message: 1, role: 'agent', offset, text }],
+      });
+      offset += text.length;
+      await expect.poll(() => harness.requests.at(-1)).toEqual({ name: 'shown', params: { batch } });
+    };
+    for (let batch = 1; batch <= 30; batch += 1) await add(batch);
+    const log = view.getByRole('log');
+    const below = (): Promise<number> =>
+      log.evaluate((box: { scrollHeight: number; scrollTop: number; clientHeight: number }) =>
+        Math.round(box.scrollHeight - box.scrollTop - box.clientHeight),
+      );
+    await expect.poll(below).toBeLessThan(5);
+    await picture('streaming');
+    await log.evaluate((box: { scrollTop: number }) => {
+      box.scrollTop = 100;
+    });
+    await harness.drawn();
+    for (let batch = 31; batch <= 33; batch += 1) await add(batch);
+    expect(await log.evaluate((box: { scrollTop: number }) => box.scrollTop)).toBe(100);
+    await view.getByRole('button', { name: 'Latest' }).click();
+    await expect.poll(below).toBeLessThan(5);
+  });
+
+  test('of a program and of a handler looks right as well', async () => {
+    const { page: view } = await open();
+    await harness.send(
+      'state',
+      state({ session: session({ name: 'notes', profile: 'notes' }), input: 'json' }),
+    );
+    await harness.send(
+      'begin',
+      page([
+        prompt(1, '{"city": "Lima"}'),
+        message(2, 'reading…\n\u001b[32mdone\u001b[0m\n', 'stdout'),
+        message(3, 'warning: 1 file skipped\n', 'stderr'),
+        item(4, 'end', {
+          status: 'succeeded',
+          exitCode: 0,
+          error: null,
+          turnMs: 820,
+          text: '{"rows":[1,2]}',
+        }),
+        prompt(5, '{}', { turnId: NEXT_TURN }),
+        item(6, 'end', {
+          turnId: NEXT_TURN,
+          status: 'failed',
+          exitCode: 1,
+          turnMs: 90,
+          error: { code: 'turn_failed', message: 'KeyError: city', traceback: 'Traceback …\n  line 3' },
+        }),
+      ]),
+    );
+    await view.getByText('reading…').waitFor();
+    expect(await view.locator('.output.stdout pre').innerText()).toBe('reading…\ndone\n');
+    expect(await view.locator('.output.result pre').innerText()).toContain('"rows": [');
+    await view.getByRole('alert').getByText('KeyError: city').waitFor();
+    await picture('programs');
+  });
+
+  test('what can be done about a turn, a denial and a snapshot is asked of the extension', async () => {
+    const { page: view } = await open();
+    await harness.send('state', state());
+    await harness.send('begin', page(RICH));
+    await view.getByRole('button', { name: 'See Changes' }).click();
+    await view.getByRole('button', { name: 'Restore to Before…' }).click();
+    await view.getByRole('button', { name: 'Fork from Before…' }).click();
+    await view.getByRole('button', { name: 'Allow registry.npmjs.org…' }).click();
+    await view.getByRole('link', { name: 'parser.ts' }).or(view.locator('[data-link]')).first().click();
+    await view.getByRole('button', { name: 'parser.ts:30' }).click();
+    await expect.poll(asked).toEqual([
+      { name: 'changesOfTurn', params: { turnId: TURN } },
+      { name: 'restoreBeforeTurn', params: { turnId: TURN } },
+      { name: 'forkBeforeTurn', params: { turnId: TURN } },
+      { name: 'allowHost', params: { host: 'registry.npmjs.org' } },
+      { name: 'openFile', params: { path: '/workspace/src/parser.ts', line: 42 } },
+      { name: 'openFile', params: { path: '/workspace/src/parser.ts', line: 30 } },
+    ]);
+  });
+
+  test('a permission is answered in place, and an error says what to do', async () => {
+    const { page: view } = await open({
+      answers: {
+        answer: () => {
+          throw new Error('The permission was not answered: somebody else was faster');
+        },
+      },
+    });
+    await harness.send('state', running());
+    await harness.send('begin', page([prompt(1, 'go'), permission(2)]));
+    await view.getByRole('status').getByText('Waiting for you').waitFor();
+    await view.getByRole('button', { name: 'Always Allow' }).click();
+    await view.getByRole('alert').getByText('somebody else was faster').waitFor();
+    expect(asked()).toEqual([{ name: 'answer', params: { permissionId: PERMISSION, answer: 'always' } }]);
+    const answered = {
+      ...permission(2),
+      answer: { id: 'no', name: 'Reject', kind: 'reject_once' },
+      by: { kind: 'client', name: 'cli' },
+    } as ConversationItem;
+    await harness.send('changed', { batch: 1, items: [answered], chunks: [] });
+    await view.getByText('Rejected: npm install').waitFor();
+    await view.getByText('in cli').waitFor();
+  });
+
+  test('100,000 items scroll in a bounded document', async () => {
+    const total = 100_000;
+    const items = (from: number, to: number): ConversationItem[] =>
+      Array.from({ length: to - from }, (_, n) => message(from + n + 1, `Message **${from + n + 1}**`));
+    const { page: view } = await open({
+      answers: {
+        read: (params) => {
+          const { before } = params as { before?: string };
+          const end = Number((before ?? `${total + 1}.0`).split('.')[0]) - 1;
+          const start = Math.max(0, end - 100);
+          return page(items(start, end), { before: start === 0 ? null : `${start + 1}.${start + 1}`, total });
+        },
+      },
+    });
+    await harness.send('state', state());
+    await harness.send(
+      'begin',
+      page(items(total - 100, total), { before: `${total - 99}.${total - 99}`, total }),
+    );
+    await view.getByText(String(total)).waitFor();
+    const log = view.getByRole('log');
+    for (let step = 0; step < 25; step += 1) {
+      const reads = asked().length;
+      await log.evaluate((box: { scrollTop: number }) => {
+        box.scrollTop = 0;
+      });
+      await expect.poll(() => asked().length).toBeGreaterThan(reads);
+      await harness.drawn();
+    }
+    expect(await view.locator('[data-key]').count()).toBeLessThanOrEqual(1500);
+    await view.getByRole('button', { name: 'Latest' }).click();
+    await view.getByText(String(total)).waitFor();
+  });
+});
+
+describe('the prompt', () => {
+  test('is sent with Enter, keeps its lines, and can be recalled', async () => {
+    const { page: view } = await open();
+    await harness.send('state', state());
+    await harness.send('begin', page([prompt(1, 'the first one')]));
+    const box = view.getByRole('textbox', { name: 'Prompt for the agent' });
+    await box.press('ArrowUp');
+    expect(await box.inputValue()).toBe('the first one');
+    await box.press('ArrowDown');
+    await box.pressSequentially('one');
+    await box.press('Shift+Enter');
+    await box.pressSequentially('two');
+    await box.press('Enter');
+    await expect.poll(() => box.inputValue()).toBe('');
+    expect(asked()).toEqual([{ name: 'prompt', params: { text: 'one\ntwo' } }]);
+  });
+
+  test('a prompt that is refused stays; one that waits can be edited and taken back', async () => {
+    let fails = true;
+    const { page: view } = await open({
+      answers: {
+        prompt: () => {
+          if (fails) throw new Error('The turn was not started: the disk is full');
+        },
+      },
+    });
+    await harness.send('state', running({ queuedTurns: 2 }));
+    const waiting = (id: number, text: string, turnId: string): ConversationItem => ({
+      ...prompt(id, text, { state: 'queued', turnId }),
+      at: 0,
+    });
+    const queued = [waiting(5, 'second', NEXT_TURN), waiting(6, 'third', 'turn-cccccccccccccccc')];
+    await harness.send('begin', page([prompt(1, 'first')], { queued }));
+    const box = view.getByRole('textbox');
+    await box.fill('more');
+    await box.press('Enter');
+    await view.getByRole('alert').getByText('the disk is full').waitFor();
+    expect(await box.inputValue()).toBe('more');
+    fails = false;
+    await picture('queue');
+    await view.getByRole('button', { name: 'Edit this prompt' }).first().click();
+    await expect.poll(() => box.inputValue()).toBe('second\nmore');
+    await view.getByRole('button', { name: 'Take this prompt back' }).last().click();
+    await view.getByRole('button', { name: 'Stop the running turn' }).click();
+    await expect
+      .poll(() => asked().slice(1))
+      .toEqual([
+        { name: 'takeBack', params: { turnId: NEXT_TURN } },
+        { name: 'takeBack', params: { turnId: 'turn-cccccccccccccccc' } },
+        { name: 'stop', params: {} },
+      ]);
+  });
+});
+
+test('snapshots are compared, restored, forked and pinned', async () => {
+  const { page: view } = await open();
+  const snapshot = (n: number, label: string | null) => ({
+    id: `snp-${'abc'.charAt(n).repeat(16)}`,
+    sessionId: 'ses-aaaaaaaaaaaaaaaa',
+    createdAt: new Date(2026, 0, 1 + n).toISOString(),
+    reason: 'before-turn' as const,
+    label,
+    pinned: n === 0,
+    base: null,
+    ...{ files: 10, directories: 2, bytes: 100, changedFiles: n, changedBytes: 5, newBytes: 2048 },
+    ...{ scanMs: 1, frozenMs: 0, eventSeq: n, turn: { id: TURN, prompt: `Do number ${n}` } },
+    ...{ duringTurn: false, missing: 0, missingPaths: [] },
+  });
+  await harness.send('state', state());
+  await harness.send('begin', page(RICH));
+  await harness.send('snapshots', { snapshots: [snapshot(2, 'good'), snapshot(1, null), snapshot(0, null)] });
+  await view.getByRole('tab', { name: 'Snapshots' }).click();
+  await view.getByText('Do number 1').waitFor();
+  await picture('snapshots');
+  const entry = (text: string) => view.getByRole('listitem').filter({ hasText: text });
+  await entry('Do number 0').getByRole('button', { name: 'Select to Compare' }).click();
+  await entry('good').getByRole('button', { name: 'Compare with Selected' }).click();
+  await entry('good').getByRole('button', { name: 'Compare with Now' }).click();
+  await entry('good').getByRole('button', { name: 'Restore…' }).click();
+  await entry('good').getByRole('button', { name: 'Fork…' }).click();
+  await entry('Do number 0').getByRole('button', { name: 'Unpin' }).click();
+  const [first, last] = [SNAPSHOT, `snp-${'c'.repeat(16)}`];
+  await expect.poll(asked).toEqual([
+    { name: 'compareSnapshots', params: { from: first, to: last } },
+    { name: 'compareSnapshots', params: { from: last, to: null } },
+    { name: 'restoreSnapshot', params: { snapshot: last } },
+    { name: 'forkSnapshot', params: { snapshot: last } },
+    { name: 'pinSnapshot', params: { snapshot: first, pinned: false } },
+  ]);
+});
+
+describe('a state that keeps a person from going on says what to do', () => {
+  test.each([
+    ['connecting', state({ host: 'connecting' }), 'Connecting to the supervisor'],
+    ['offline', state({ host: 'offline', why: 'No supervisor runs.' }), 'No supervisor runs.'],
+    ['engine-down', state({ host: 'engine-down' }), 'Docker is not running.'],
+    ['deleted', state({ session: null, isDeleted: true }), 'This session was deleted.'],
+    ['expired', state({ session: session({ status: 'expired' }) }), 'This session has expired.'],
+    [
+      'hydrating',
+      state({ session: session({ hydration: { snapshotId: SNAPSHOT, failed: null } }) }),
+      'Copying the files of the snapshot',
+    ],
+  ])('%s', async (name, value, text) => {
+    const { page: view } = await open({ height: 500 });
+    await harness.send('state', value);
+    await harness.send('begin', page([]));
+    await view.getByRole('status').getByText(text).waitFor();
+    await view.getByText('Nothing has happened yet').waitFor();
+    await picture(name);
+  });
+
+  test('a page of 300 pixels has no horizontal scroll bar', async () => {
+    const { page: view } = await open({ width: 300 });
+    await harness.send('state', running({ queuedTurns: 1 }));
+    await harness.send('begin', page([...RICH, permission(21)]));
+    await view.getByRole('button', { name: 'Reject' }).waitFor();
+    await picture('narrow');
+    expect(await view.evaluate('document.documentElement.scrollWidth')).toBe(300);
+    expect(
+      await view
+        .locator('.timeline')
+        .evaluate((box: { scrollWidth: number; clientWidth: number }) => box.scrollWidth - box.clientWidth),
+    ).toBe(0);
+  });
+});
+
+test('nothing that an agent writes acts', async () => {
+  const { page: view } = await open({
+    answers: { content: () => ({ text: HOSTILE_TEXTS.join('\n'), isCut: false }) },
+  });
+  await harness.send('state', state({ session: session({ name: HOSTILE_TEXTS[1] ?? '', profile: 'p' }) }));
+  const items = HOSTILE_TEXTS.flatMap((text, n): ConversationItem[] => {
+    const id = 10 * n + 10;
+    return [
+      prompt(id, text),
+      message(id + 1, text),
+      message(id + 2, text, 'thought'),
+      message(id + 3, text, 'stdout'),
+      item(id + 4, 'tool', {
+        ...{ call: text, kind: 'edit', status: 'completed', title: text },
+        locations: [{ path: text, line: 1 }],
+        contents: [CONTENT],
+      }),
+      { ...permission(id + 5), title: text } as ConversationItem,
+      item(id + 6, 'plan', { text: JSON.stringify([{ content: text, status: 'pending' }]) }),
+      item(id + 7, 'notice', { code: 'x', message: text }),
+      item(id + 8, 'end', {
+        status: 'failed',
+        exitCode: 1,
+        turnMs: 1,
+        error: { code: 'x', message: text, traceback: text },
+      }),
+    ];
+  });
+  await harness.send('begin', page(items));
+  await view.getByText('harmless').first().waitFor();
+  for (const summary of await view.locator('details.tool summary').all()) await summary.press('Enter');
+  await view.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })");
+  await harness.drawn();
+  const found = await view.evaluate(`[
+    globalThis.owned ?? null,
+    document.querySelectorAll('#page script, #page img, #page svg, #page iframe, #page style, #page form, #page link, #page base, #page meta, #page input').length,
+    [...document.querySelectorAll('#page *')].flatMap((one) => [...one.attributes]).filter(({ name }) => name.startsWith('on')).length,
+    [...document.querySelectorAll('#page a')].filter((one) => one.getAttribute('href') !== '#').length,
+    document.getElementById('page').dataset.session,
+    /[\\u202a-\\u202e\\u2066-\\u2069\\u001b\\0]/.test(document.body.innerText),
+  ]`);
+  expect(found).toEqual([null, 0, 0, 0, 'ses-aaaaaaaaaaaaaaaa', false]);
+  // What is left of links goes to the extension, and only as a web address or a path.
+  for (const link of await view.locator('#page .markdown a').all()) await link.dispatchEvent('click');
+  await harness.drawn();
+  const opened = harness.requests.filter(({ name }) => name === 'openLink' || name === 'openFile');
+  for (const { name, params } of opened) {
+    const { url = '', path = '' } = params as { url?: string; path?: string };
+    expect(name === 'openLink' ? /^https?:\/\//.test(url) : !/^[a-z]+:|^\/\//i.test(path)).toBe(true);
+  }
+});
+
+test('the bundle is small', async () => {
+  await open();
+  const size = statSync(join(editorPaths().root, 'dist/webview/session-page.js')).size;
+  expect(size).toBeLessThanOrEqual(350 * 1024);
+});

@@ -1,0 +1,145 @@
+import { z } from 'zod';
+import { PERMISSION_KINDS, PermissionIdSchema } from '../protocol/agent-events.ts';
+import { ContentIdSchema } from '../protocol/contents.ts';
+import {
+  CONVERSATION_METHODS,
+  CONVERSATION_NOTIFICATIONS,
+  ConversationItemSchema,
+} from '../protocol/conversation.ts';
+import { SessionSchema } from '../protocol/entities.ts';
+import { SnapshotIdSchema, TurnIdSchema } from '../protocol/ids.ts';
+import { SnapshotSchema } from '../protocol/snapshots.ts';
+
+/**
+ * What the session page and the extension say to each other. Both sides parse what they receive, and a message without
+ * a handler does not compile.
+ */
+
+const nothing = z.object({});
+const cursor = z.string().max(40);
+/** The most that a person writes at once, in characters. */
+export const MAX_PROMPT = 256 * 1024;
+/** Snapshots that the page shows. */
+export const MAX_SNAPSHOTS = 200;
+
+/** Why the page may be out of date or cannot do something; `connected` is the normal state. */
+export const HOST_STATES = ['connected', 'connecting', 'engine-down', 'offline'] as const;
+
+export const PageStateSchema = z.object({
+  /** Null before it is known, and when the session was deleted. */
+  session: SessionSchema.nullable(),
+  isDeleted: z.boolean(),
+  host: z.enum(HOST_STATES),
+  /** What is wrong and what to do, for a state other than `connected`. */
+  why: z.string().nullable(),
+  /** A handler takes JSON. */
+  input: z.enum(['prompt', 'json']),
+});
+export type PageState = z.infer<typeof PageStateSchema>;
+
+const page = CONVERSATION_METHODS['conversation/read'].result;
+export type ConversationPage = z.infer<typeof page>;
+
+/** extension → page. */
+export const TO_PAGE = {
+  state: PageStateSchema,
+  /** The end of the conversation, in place of what the page had. */
+  begin: page,
+  /** What has changed since. The page confirms it with `shown`, and gets the next batch then. */
+  changed: z.object({
+    batch: z.number().int(),
+    items: z.array(ConversationItemSchema),
+    chunks: z.array(CONVERSATION_NOTIFICATIONS['conversation/chunk'].params.omit({ subscription: true })),
+  }),
+  /** Newest first. */
+  snapshots: z.object({ snapshots: z.array(SnapshotSchema).max(MAX_SNAPSHOTS) }),
+} as const satisfies Record<string, z.ZodType>;
+export type ToPage = typeof TO_PAGE;
+export type LiveChunk = z.infer<ToPage['changed']>['chunks'][number];
+
+/** Commands on the session that the page offers; their names are `holdfast.…`. */
+export const PAGE_COMMANDS = [
+  'openWorkspace',
+  'openTerminal',
+  'showHistory',
+  'resumeSession',
+  'createSnapshot',
+  'connect',
+  'checkEngine',
+] as const;
+
+/** page → extension. Each has a result, or fails with the sentence of an error. */
+export const REQUESTS = {
+  /** The page can receive. */
+  ready: { params: nothing, result: nothing },
+  shown: { params: z.object({ batch: z.number().int() }), result: nothing },
+  read: { params: z.object({ before: cursor.optional(), after: cursor.optional() }), result: page },
+  /** All of a content that an item names, up to 1 MiB. */
+  content: {
+    params: z.object({ sha256: ContentIdSchema }),
+    result: z.object({ text: z.string(), isCut: z.boolean() }),
+  },
+  prompt: { params: z.object({ text: z.string().min(1).max(MAX_PROMPT) }), result: nothing },
+  /** Cancels the running turn. */
+  stop: { params: nothing, result: nothing },
+  /** Cancels a turn that waits in the queue. */
+  takeBack: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
+  answer: {
+    params: z.object({
+      permissionId: PermissionIdSchema,
+      answer: z.union([z.enum(PERMISSION_KINDS), z.string().min(1).max(200)]),
+    }),
+    result: nothing,
+  },
+  allowHost: { params: z.object({ host: z.string().max(300) }), result: nothing },
+  /** Opens a file of the workspace. `path` is as the agent wrote it. */
+  openFile: {
+    params: z.object({ path: z.string().max(4096), line: z.number().int().nullable() }),
+    result: nothing,
+  },
+  /** Opens a web address, after VS Code has asked. */
+  openLink: { params: z.object({ url: z.string().max(4096) }), result: nothing },
+  changesOfTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
+  restoreBeforeTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
+  forkBeforeTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
+  restoreSnapshot: { params: z.object({ snapshot: SnapshotIdSchema }), result: nothing },
+  forkSnapshot: { params: z.object({ snapshot: SnapshotIdSchema }), result: nothing },
+  pinSnapshot: { params: z.object({ snapshot: SnapshotIdSchema, pinned: z.boolean() }), result: nothing },
+  /** `to`: null for the files as they are. */
+  compareSnapshots: {
+    params: z.object({ from: SnapshotIdSchema, to: SnapshotIdSchema.nullable() }),
+    result: nothing,
+  },
+  command: { params: z.object({ command: z.enum(PAGE_COMMANDS) }), result: nothing },
+} as const satisfies Record<string, { params: z.ZodType; result: z.ZodType }>;
+export type Requests = typeof REQUESTS;
+export type RequestName = keyof Requests;
+export type RequestParams<N extends RequestName> = z.output<Requests[N]['params']>;
+export type RequestResult<N extends RequestName> = z.output<Requests[N]['result']>;
+
+/** How messages are wrapped, in both directions. */
+export const EnvelopeToPageSchema = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('message'), name: z.string(), value: z.unknown() }),
+  z.object({ kind: z.literal('result'), id: z.number().int(), value: z.unknown() }),
+  z.object({ kind: z.literal('error'), id: z.number().int(), sentence: z.string() }),
+]);
+export const EnvelopeToExtensionSchema = z.object({
+  id: z.number().int(),
+  name: z.string(),
+  params: z.unknown(),
+});
+
+/** The handlers of the extension: one for each request. */
+export type RequestHandlers = {
+  readonly [N in RequestName]: (params: RequestParams<N>) => Promise<RequestResult<N>>;
+};
+/** The handlers of the page: one for each message. */
+export type MessageHandlers = {
+  readonly [N in keyof ToPage]: (value: z.output<ToPage[N]>) => void;
+};
+
+/** What VS Code keeps of a page, so that a reload restores it. */
+export const SavedPageSchema = z.object({
+  session: z.string().max(200),
+  draft: z.string().max(MAX_PROMPT).optional(),
+});

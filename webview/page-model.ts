@@ -1,0 +1,120 @@
+import type { Snapshot } from '../protocol/snapshots.ts';
+import type { Bridge } from './bridge.ts';
+import { Conversation } from './conversation.ts';
+import type { MessageHandlers, PageState, RequestName, Requests } from './messages.ts';
+import type { z } from 'zod';
+
+const INITIAL: PageState = {
+  session: null,
+  isDeleted: false,
+  host: 'connecting',
+  why: null,
+  input: 'prompt',
+};
+
+/** What the page shows, and what it asks of the extension. Components draw it and call it. */
+export class PageModel {
+  readonly bridge: Bridge;
+  readonly conversation = new Conversation();
+  state: PageState = INITIAL;
+  snapshots: readonly Snapshot[] | null = null;
+  /** The last request that failed; null once it is dismissed. */
+  failure: string | null = null;
+  #onChange: () => void = () => undefined;
+  #isScheduled = false;
+  #isReading = false;
+
+  constructor(bridge: Bridge) {
+    this.bridge = bridge;
+    bridge.listen(this.#handlers);
+  }
+
+  /** Calls `listener` at most once per frame after changes. */
+  onChange(listener: () => void): void {
+    this.#onChange = listener;
+  }
+
+  start(): void {
+    void this.ask('ready', {});
+  }
+
+  /** Sends a request and shows its error, if it fails. Resolves with whether it succeeded. */
+  async ask<N extends RequestName>(name: N, params: z.input<Requests[N]['params']>): Promise<boolean> {
+    try {
+      await this.bridge.request(name, params);
+      return true;
+    } catch (error) {
+      this.fail(error);
+      return false;
+    }
+  }
+
+  fail(error: unknown): void {
+    this.failure = error instanceof Error ? error.message : String(error);
+    this.changed();
+  }
+
+  dismiss(): void {
+    this.failure = null;
+    this.changed();
+  }
+
+  /** Reads what is before or after the window, one page at a time. */
+  async readMore(direction: 'before' | 'after'): Promise<void> {
+    const cursor = this.conversation.cursors[direction];
+    if (cursor === null || this.#isReading) return;
+    this.#isReading = true;
+    try {
+      const page = await this.bridge.request('read', { [direction]: cursor });
+      if (direction === 'before') this.conversation.addOlder(page);
+      else this.conversation.addNewer(page);
+      this.changed();
+    } catch (error) {
+      this.fail(error);
+    } finally {
+      this.#isReading = false;
+    }
+  }
+
+  /** Back to the end of the conversation. */
+  async readEnd(): Promise<void> {
+    try {
+      this.conversation.begin(await this.bridge.request('read', {}));
+      this.changed();
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  changed(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    requestAnimationFrame(() => {
+      this.#isScheduled = false;
+      this.#onChange();
+    });
+  }
+
+  get #handlers(): MessageHandlers {
+    return {
+      state: (state) => {
+        this.state = state;
+        this.changed();
+      },
+      begin: (page) => {
+        this.conversation.begin(page);
+        this.changed();
+      },
+      changed: ({ batch, items, chunks }) => {
+        this.conversation.change(items, chunks);
+        this.changed();
+        // After the frame, so that a page that cannot keep up gets fewer and larger batches.
+        requestAnimationFrame(() => void this.ask('shown', { batch }));
+      },
+      snapshots: ({ snapshots }) => {
+        this.snapshots = snapshots;
+        this.changed();
+      },
+    };
+  }
+}

@@ -1,0 +1,221 @@
+import type { ComponentChildren } from 'preact';
+import { formatCount, formatDuration, formatNumber, plain } from '../format.ts';
+import type { PageModel } from '../page-model.ts';
+import type { Row } from '../timeline.ts';
+import { planEntries } from '../tool-details.ts';
+import { Icon } from './icon.tsx';
+
+/** What happened beside the conversation: one quiet line, with what can be done about it. */
+export function Mark({ model, row }: { model: PageModel; row: Extract<Row, { kind: 'mark' }> }) {
+  const { item } = row;
+  if (item.type === 'option') {
+    return <Line icon="settings">{`${plain(item.option)}: ${plain(item.value)}`}</Line>;
+  }
+  if (item.type === 'connected') {
+    const how = {
+      new: '',
+      warm: '',
+      resumed: ', resumed',
+      loaded: ', with its own memory',
+      handover: ', from the history',
+    };
+    return <Line icon="plug">{`${plain(item.name)} ${plain(item.version)}${how[item.how]}`}</Line>;
+  }
+  switch (item.mark) {
+    case 'snapshot': {
+      const { snapshotId, label, reason, changedFiles } = item;
+      return (
+        <Line icon="device-camera" actions={<SnapshotActions model={model} snapshot={snapshotId} />}>
+          {`${label === null ? snapshotReason(reason) : plain(label)} · ${formatCount(changedFiles, 'changed file')}`}
+        </Line>
+      );
+    }
+    case 'snapshot-failed':
+      return <Line icon="warning">{`No snapshot: ${plain(item.why)}`}</Line>;
+    case 'restored':
+      return (
+        <Line icon="history" actions={<SnapshotActions model={model} snapshot={item.snapshotId} />}>
+          {item.path === null ? 'Files were restored from a snapshot' : `${plain(item.path)} was restored`}
+        </Line>
+      );
+    case 'cleaned':
+      return <Line icon="trash">{`The workspace was emptied (${formatCount(item.files, 'file')})`}</Line>;
+    case 'egress': {
+      const { decision, host, port, count, allow } = item;
+      const times = count > 1 ? ` (${formatNumber(count)} times)` : '';
+      const action =
+        decision === 'denied' && allow !== null ? (
+          <button class="link" onClick={() => void model.ask('allowHost', { host: allow })}>
+            Allow {plain(allow)}…
+          </button>
+        ) : null;
+      return (
+        <Line
+          icon={decision === 'denied' ? 'shield' : 'globe'}
+          actions={action}
+          isWarning={decision === 'denied'}
+        >
+          {`${decision === 'denied' ? 'Denied' : 'Connection'}: ${plain(host)}:${port}${times}`}
+        </Line>
+      );
+    }
+    case 'policy':
+      return (
+        <Line icon="shield">{`${item.action === 'allow' ? 'Allowed' : 'Denied'} ${plain(item.host)}`}</Line>
+      );
+    case 'forked':
+      return <Line icon="repo-forked">Forked from another session. What is above happened there.</Line>;
+    case 'restarted':
+      return <Line icon="refresh">The turn was started again in a new sandbox</Line>;
+    case 'memory':
+      return <Line icon="book">{`The memory of the session was changed (version ${item.version})`}</Line>;
+    case 'started-over':
+      return <Line icon="debug-restart">The agent started over</Line>;
+  }
+}
+
+export function snapshotReason(reason: string): string {
+  const text = reason.replaceAll('-', ' ');
+  return `Snapshot ${text}`;
+}
+
+function SnapshotActions({ model, snapshot }: { model: PageModel; snapshot: string }) {
+  return (
+    <>
+      <button class="link" onClick={() => void model.ask('compareSnapshots', { from: snapshot, to: null })}>
+        Compare
+      </button>
+      <button class="link" onClick={() => void model.ask('restoreSnapshot', { snapshot })}>
+        Restore…
+      </button>
+      <button class="link" onClick={() => void model.ask('forkSnapshot', { snapshot })}>
+        Fork…
+      </button>
+    </>
+  );
+}
+
+interface LineProps {
+  readonly icon: string;
+  readonly children: ComponentChildren;
+  readonly actions?: ComponentChildren;
+  readonly isWarning?: boolean;
+}
+
+function Line({ icon, children, actions, isWarning = false }: LineProps) {
+  return (
+    <p class={`mark${isWarning ? ' warning' : ''}`}>
+      <Icon name={icon} /> <span>{children}</span>
+      {actions !== undefined && actions !== null && <span class="actions">{actions}</span>}
+    </p>
+  );
+}
+
+export function Notice({ row }: { row: Extract<Row, { kind: 'notice' }> }) {
+  return (
+    <Line icon="info" isWarning>
+      {plain(row.item.message)}
+    </Line>
+  );
+}
+
+const PLAN_ICONS = {
+  pending: 'circle-large-outline',
+  in_progress: 'arrow-circle-right',
+  completed: 'pass',
+} as const;
+
+export function Plan({ row }: { row: Extract<Row, { kind: 'plan' }> }) {
+  const entries = planEntries(row.item.text);
+  if (entries.length === 0) return null;
+  const done = entries.filter(({ status }) => status === 'completed').length;
+  return (
+    <section class="plan" aria-label="Plan of the agent">
+      <h3>
+        Plan
+        <span class="quiet"> {`${done} of ${entries.length} done`}</span>
+      </h3>
+      <ol>
+        {entries.map(({ content, status }, index) => (
+          <li key={index} class={status}>
+            <Icon name={PLAN_ICONS[status]} /> <span>{plain(content)}</span>
+            <span class="hidden">{status.replace('_', ' ')}</span>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+const END = {
+  succeeded: { icon: 'check', text: 'Done' },
+  failed: { icon: 'error', text: 'Failed' },
+  cancelled: { icon: 'circle-slash', text: 'Cancelled' },
+  timeout: { icon: 'watch', text: 'Timed out' },
+  interrupted: { icon: 'debug-disconnect', text: 'Interrupted' },
+  queued: { icon: 'clock', text: 'Queued' },
+  running: { icon: 'loading', text: 'Running' },
+} as const;
+
+/** How a turn ended, and what can be done with what it did. */
+export function TurnEnd({ model, row }: { model: PageModel; row: Extract<Row, { kind: 'end' }> }) {
+  const { status, error, turnMs, turnId, exitCode, text } = row.item;
+  const { icon, text: word } = END[status];
+  const tokens = row.usage?.totalTokens ?? null;
+  const cost = row.usage?.cost ?? null;
+  const facts = [
+    turnMs === null ? null : formatDuration(turnMs),
+    exitCode === null || exitCode === 0 ? null : `exit code ${exitCode}`,
+    tokens === null ? null : `${formatNumber(tokens)} tokens`,
+    cost === null ? null : `${cost.amount.toFixed(2)} ${plain(cost.currency)}`,
+  ].filter((fact) => fact !== null);
+  return (
+    <>
+      {text !== null && text !== '' && text !== 'null' && (
+        <div class="output result">
+          <span class="label">Result</span>
+          <pre tabIndex={0}>{plain(pretty(text))}</pre>
+        </div>
+      )}
+      {error !== null && (
+        <div class="error" role="alert">
+          <p>
+            <Icon name="error" /> {plain(error.message)}
+          </p>
+          {error.traceback !== null && (
+            <details>
+              <summary>Traceback</summary>
+              <pre tabIndex={0}>{plain(error.traceback)}</pre>
+            </details>
+          )}
+        </div>
+      )}
+      <footer class={`end ${status}`}>
+        <span class="how">
+          <Icon name={icon} /> {[word, ...facts].join(' · ')}
+        </span>
+        {turnId !== null && (
+          <span class="actions">
+            <button class="link" onClick={() => void model.ask('changesOfTurn', { turnId })}>
+              See Changes
+            </button>
+            <button class="link" onClick={() => void model.ask('restoreBeforeTurn', { turnId })}>
+              Restore to Before…
+            </button>
+            <button class="link" onClick={() => void model.ask('forkBeforeTurn', { turnId })}>
+              Fork from Before…
+            </button>
+          </span>
+        )}
+      </footer>
+    </>
+  );
+}
+
+function pretty(json: string): string {
+  try {
+    return JSON.stringify(JSON.parse(json), null, 2);
+  } catch {
+    return json;
+  }
+}

@@ -1,0 +1,64 @@
+import { useState } from 'preact/hooks';
+import { plain } from '../format.ts';
+import type { PageModel } from '../page-model.ts';
+import type { Row } from '../timeline.ts';
+import { Icon } from './icon.tsx';
+
+interface Props {
+  readonly model: PageModel;
+  readonly row: Extract<Row, { kind: 'permission' }>;
+}
+
+/** A question of the agent, answered in place. */
+export function Permission({ model, row }: Props) {
+  const { permissionId, title, options, answer, by } = row.item;
+  const [isSending, setSending] = useState(false);
+  if (by !== null) {
+    const isAllowed = answer?.kind.startsWith('allow') === true;
+    const what = answer === null ? 'Not answered' : isAllowed ? 'Allowed' : 'Rejected';
+    return (
+      <p class="mark">
+        <Icon name={isAllowed ? 'pass' : 'circle-slash'} /> {what}: {plain(title)}
+        <span class="quiet"> {answeredBy(by)}</span>
+      </p>
+    );
+  }
+  const send = async (option: string): Promise<void> => {
+    setSending(true);
+    await model.ask('answer', { permissionId, answer: option });
+    setSending(false);
+  };
+  return (
+    <section class="permission" aria-label={`The agent asks: ${plain(title)}`}>
+      <h3>
+        <Icon name="question" /> The agent asks for permission
+      </h3>
+      <p class="what">{plain(title)}</p>
+      <div class="actions">
+        {options.map(({ id, name, kind }, index) => (
+          <button
+            key={id}
+            class={index === 0 && kind.startsWith('allow') ? 'primary' : 'secondary'}
+            disabled={isSending}
+            onClick={() => void send(id)}
+          >
+            {plain(name)}
+          </button>
+        ))}
+      </div>
+    </section>
+  );
+}
+
+function answeredBy({ kind, name }: { readonly kind: string; readonly name: string | null }): string {
+  switch (kind) {
+    case 'client':
+      return name === null ? '' : `in ${plain(name)}`;
+    case 'rule':
+      return 'by a rule';
+    case 'profile':
+      return 'as the profile says';
+    default:
+      return 'when the turn ended';
+  }
+}

@@ -1,0 +1,189 @@
+import { memo } from 'preact/compat';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { formatTime, plain } from '../format.ts';
+import type { PageModel } from '../page-model.ts';
+import { matches, timeline } from '../timeline.ts';
+import type { Filter, Row } from '../timeline.ts';
+import { Icon } from './icon.tsx';
+import { Mark, Notice, Plan, TurnEnd } from './marks.tsx';
+import { Message } from './message.tsx';
+import { Permission } from './permission.tsx';
+import { ToolCall } from './tool-call.tsx';
+
+/** So close to an end the next page is read, in pixels. */
+const NEAR = 600;
+/** So close to the end the view follows what is new. */
+const FOLLOW = 40;
+
+interface Props {
+  readonly model: PageModel;
+  readonly filter: Filter;
+}
+
+/**
+ * The conversation. The model has a window of it; the browser lays out only what is on the screen
+ * (`content-visibility`). The view follows the end while a person is there, and stays where it is otherwise.
+ */
+export function TimelineView({ model, filter }: Props) {
+  const { conversation } = model;
+  const { items, live, cursors } = conversation;
+  const box = useRef<HTMLDivElement>(null);
+  const isFollowing = useRef(true);
+  const anchor = useRef<{ readonly key: string; readonly top: number } | null>(null);
+  const [isAway, setAway] = useState(false);
+  const rows = useMemo(() => timeline(items, live), [items, live, live.length]).filter((row) =>
+    matches(row, filter),
+  );
+
+  // What is laid out for the first time changes its size, and what a person unfolds too.
+  useEffect(() => {
+    const column = box.current?.firstElementChild;
+    if (column === null || column === undefined) return undefined;
+    const observer = new ResizeObserver(() => {
+      const element = box.current;
+      if (element !== null && isFollowing.current) element.scrollTop = element.scrollHeight;
+    });
+    observer.observe(column);
+    return () => observer.disconnect();
+  }, [conversation.isLoaded]);
+
+  // The browser anchors what is inserted above, but not while the view is at the very top.
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (element === null) return;
+    if (isFollowing.current && cursors.after === null) element.scrollTop = element.scrollHeight;
+    else if (anchor.current !== null) {
+      const row = element.querySelector(`[data-key="${CSS.escape(anchor.current.key)}"]`);
+      if (row !== null) element.scrollTop += row.getBoundingClientRect().top - anchor.current.top;
+    }
+  });
+
+  const onScroll = (): void => {
+    const element = box.current;
+    if (element === null) return;
+    const below = element.scrollHeight - element.scrollTop - element.clientHeight;
+    isFollowing.current = below <= FOLLOW;
+    setAway(below > FOLLOW || cursors.after !== null);
+    anchor.current = isFollowing.current ? null : firstVisible(element);
+    if (element.scrollTop < NEAR) void model.readMore('before');
+    if (below < NEAR) void model.readMore('after');
+  };
+  const toEnd = (): void => {
+    isFollowing.current = true;
+    anchor.current = null;
+    setAway(false);
+    if (cursors.after === null) model.changed();
+    else void model.readEnd();
+  };
+
+  if (!conversation.isLoaded)
+    return (
+      <div class="timeline loading" aria-busy="true" role="status">
+        Loading…
+      </div>
+    );
+  return (
+    <div class="timeline-frame">
+      <div
+        class="timeline"
+        ref={box}
+        onScroll={onScroll}
+        role="log"
+        aria-live="polite"
+        aria-relevant="additions"
+        tabIndex={0}
+        aria-label="Conversation"
+      >
+        <div class="column">
+          {cursors.before !== null && <p class="quiet center">Loading earlier messages…</p>}
+          {rows.length === 0 && <Empty model={model} filter={filter} />}
+          {rows.map((row) => (
+            <div key={row.key} data-key={row.key} class={`row row-${row.kind}`}>
+              <RowView model={model} row={row} />
+            </div>
+          ))}
+          <Working model={model} />
+        </div>
+      </div>
+      {isAway && (
+        <button class="to-end" onClick={toEnd} title="Go to the latest message">
+          <Icon name="arrow-down" /> Latest
+        </button>
+      )}
+    </div>
+  );
+}
+
+const RowView = memo(
+  function RowView({ model, row }: { readonly model: PageModel; readonly row: Row }) {
+    switch (row.kind) {
+      case 'prompt':
+        return (
+          <article class="prompt" aria-label="Your prompt">
+            <div class="text">{plain(row.item.text ?? row.item.preview)}</div>
+            <time dateTime={row.item.time}>{formatTime(row.item.time)}</time>
+          </article>
+        );
+      case 'message':
+        return <Message model={model} row={row} />;
+      case 'plan':
+        return <Plan row={row} />;
+      case 'tool':
+        return <ToolCall model={model} row={row} />;
+      case 'permission':
+        return <Permission model={model} row={row} />;
+      case 'notice':
+        return <Notice row={row} />;
+      case 'mark':
+        return <Mark model={model} row={row} />;
+      case 'end':
+        return <TurnEnd model={model} row={row} />;
+    }
+  },
+  (before, after) => isSame(before.row, after.row),
+);
+
+function isSame(a: Row, b: Row): boolean {
+  if (a.kind === 'message' && b.kind === 'message') {
+    return a.text === b.text && a.isLive === b.isLive && a.cut === b.cut && a.isRemoved === b.isRemoved;
+  }
+  if (a.kind === 'end' && b.kind === 'end') return a.item === b.item && a.usage === b.usage;
+  return 'item' in a && 'item' in b && a.item === b.item;
+}
+
+function Empty({ model, filter }: Props) {
+  if (filter !== 'all') return <p class="quiet center">Nothing of this kind in the part that is loaded.</p>;
+  return (
+    <div class="empty">
+      <Icon name="comment-discussion" />
+      <h2>Nothing has happened yet</h2>
+      <p>
+        {model.state.input === 'json'
+          ? 'Send the agent its first input below.'
+          : 'Tell the agent below what to do.'}
+      </p>
+    </div>
+  );
+}
+
+/** One line while a turn runs, so that a silent agent does not look like a dead one. */
+function Working({ model }: { model: PageModel }) {
+  const { session } = model.state;
+  if (session?.runningTurn === null || session?.runningTurn === undefined) return null;
+  const isWaiting = model.conversation.items.some((item) => item.type === 'permission' && item.by === null);
+  return (
+    <p class="working" role="status">
+      <Icon name={isWaiting ? 'bell-dot' : 'loading'} spin={!isWaiting} />{' '}
+      {isWaiting ? 'Waiting for you' : 'Working…'}
+    </p>
+  );
+}
+
+function firstVisible(box: HTMLElement): { key: string; top: number } | null {
+  const edge = box.getBoundingClientRect().top;
+  for (const row of box.querySelectorAll<HTMLElement>('[data-key]')) {
+    const { top, bottom } = row.getBoundingClientRect();
+    if (bottom > edge) return { key: row.dataset['key'] ?? '', top };
+  }
+  return null;
+}
