@@ -419,7 +419,16 @@ function createAgents(
   program: Program,
   log: Log,
 ) {
-  const { database, turns, conversationLive: live, lifecycle, freezing, records, now } = below;
+  const {
+    database,
+    turns,
+    conversationLive: live,
+    conversationReader,
+    lifecycle,
+    freezing,
+    records,
+    now,
+  } = below;
   const rows = new PermissionRows(database);
   const permissions: Permissions = new Permissions({
     ...below,
@@ -439,7 +448,8 @@ function createAgents(
     }),
     onLive: (sessionId, { turnId, message, role, text }) =>
       live.append(sessionId, turnId, message, role, text),
-    handover: (sessionId, turnId) => handoverText(turns.listBySession(sessionId, 50), turnId),
+    handover: (sessionId, turnId) => handoverText(conversationReader, sessionId, turnId),
+    mustStartOver: () => Promise.resolve(false),
     answerTo: (id) => permissions.answerTo(id),
     isStill: (sessionId) => freezing.isFrozen(sessionId) || records.peek(sessionId)?.status === 'paused',
     version: program.info.version,
@@ -486,7 +496,7 @@ function createWork(below: Storage & Sandboxes & SnapshotLayer & Agents, log: Lo
 
 /** What creates, restores and removes sessions, and the service that clients call. */
 function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & Agents & Work, log: Log) {
-  const { database, profiles, engine, background, policies, conversations } = below;
+  const { database, profiles, engine, background, policies, conversations, agentConversations } = below;
   const {
     lifecycle,
     activeWork,
@@ -514,6 +524,7 @@ function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & A
     snapshotService.pruneDeletedSession(row);
     background.add(scanCaches.remove(row));
     database.afterCommit(() => background.add(conversations.remove(row.id)));
+    agentConversations.forget(row.id);
     policies.forgetSession(row.id);
     limits.forget(row.id);
     sandboxLimits.forget(row.id);

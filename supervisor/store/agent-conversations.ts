@@ -56,6 +56,11 @@ export class AgentConversationRows {
     );
   }
 
+  /** The session was deleted. */
+  remove(sessionId: string): void {
+    this.#database.run('DELETE FROM agent_conversations WHERE sessionId = ?', sessionId);
+  }
+
   /** Messages that the process may not have received, in order. */
   input(sessionId: string): AgentInput[] {
     return this.#database

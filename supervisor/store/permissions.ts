@@ -102,6 +102,11 @@ export class PermissionRows {
     return this.list({ sessionId: null, isWaiting: true, after: 0, limit: -1 });
   }
 
+  /** The session was deleted: what its agent asked goes with it. */
+  removeOfSession(sessionId: string): void {
+    this.#database.run('DELETE FROM permissions WHERE sessionId = ?', sessionId);
+  }
+
   /** How many wait, by session; sessions without any are left out. */
   countWaiting(): Map<string, number> {
     const schema = z.object({ sessionId: z.string(), many: count });

@@ -57,7 +57,9 @@ export interface AgentConversationOptions {
   /** Text that is not stored yet. */
   readonly onLive: (sessionId: string, live: LiveText) => void;
   /** What an agent without memory is told of the conversation before this turn; null if there was none. */
-  readonly handover: (sessionId: string, turnId: string) => string | null;
+  readonly handover: (sessionId: string, turnId: string) => Promise<string | null>;
+  /** The agent must begin a new conversation, even if it could load its last one. */
+  readonly mustStartOver: (sessionId: string) => Promise<boolean>;
   /** The answer that a person gave to a permission; null while it waits. */
   readonly answerTo: (permissionId: string) => PermissionOption | null;
   /** The sandbox is paused or frozen: nothing in it can answer. */
@@ -214,8 +216,9 @@ export class AgentConversation {
     this.#machine.endTurn();
     const { processId, generation } = this.#row;
     const command = JSON.stringify(this.#launch.command);
-    if (this.#row.command !== command) {
-      // Another program: it has not had this conversation.
+    const mustStartOver = await this.#options.mustStartOver(this.sessionId);
+    if (this.#row.command !== command || mustStartOver) {
+      // Another program has not had this conversation.
       this.#machine.state.conversationId = null;
       this.#machine.state.kept = {};
     }
@@ -223,7 +226,8 @@ export class AgentConversation {
     this.#row = { ...this.#row, command };
     if (processId === null) return;
     const isBusy = this.#machine.state.connection?.pending.some(({ what }) => what === 'prompt') ?? true;
-    if (isOther || isBusy || !(await this.#readLeftovers(processId))) await this.#dropProcess(processId);
+    if (isOther || mustStartOver || isBusy || !(await this.#readLeftovers(processId)))
+      await this.#dropProcess(processId);
   }
 
   /** False if the process has ended, or does not stop talking. */
@@ -279,7 +283,7 @@ export class AgentConversation {
 
   async #startProcess(turnId: string): Promise<void> {
     const processId = this.#options.ids.next('proc');
-    const hasHistory = this.#options.handover(this.sessionId, turnId) !== null;
+    const hasHistory = (await this.#options.handover(this.sessionId, turnId)) !== null;
     this.#row = { ...this.#row, processId, generation: this.#launch.generation };
     this.#machine.processStarted(this.#options.now(), hasHistory);
     // Before it starts: a supervisor that is killed here starts it, and no second one.
@@ -343,7 +347,7 @@ export class AgentConversation {
   async #advance(turnId: string, prompt: readonly ContentBlock[], stop: AbortSignal): Promise<void> {
     if (this.#row.processId === null) await this.#startProcess(turnId);
     const processId = this.#row.processId ?? '';
-    if (this.#machine.isReadyForPrompt) this.#sendPrompt(turnId, prompt);
+    if (this.#machine.isReadyForPrompt) await this.#sendPrompt(turnId, prompt);
     if (this.#machine.isUrgent) this.#save();
     await this.#deliver(processId);
     if (this.outcomeOf(turnId) !== null) return;
@@ -372,11 +376,13 @@ export class AgentConversation {
     }
   }
 
-  #sendPrompt(turnId: string, prompt: readonly ContentBlock[]): void {
+  async #sendPrompt(turnId: string, prompt: readonly ContentBlock[]): Promise<void> {
     const { connection } = this.#machine.state;
-    const told = connection?.needsHandover === true ? this.#options.handover(this.sessionId, turnId) : null;
-    const blocks: ContentBlock[] =
-      told === null || told === '' ? [...prompt] : [{ type: 'text', text: told }, ...prompt];
+    const told =
+      connection?.needsHandover === true ? await this.#options.handover(this.sessionId, turnId) : null;
+    // A cancel may have come meanwhile.
+    if (!this.#machine.isReadyForPrompt) return;
+    const blocks: ContentBlock[] = told === null ? [...prompt] : [{ type: 'text', text: told }, ...prompt];
     if (connection?.can.image === false && blocks.some(({ type }) => type === 'image')) {
       this.#machine.notice('no_images', 'The agent does not take images: they were left out');
       this.#machine.sendPrompt(blocks.filter(({ type }) => type !== 'image'));

@@ -58,9 +58,10 @@ export class AgentConversations {
     this.#bySession.get(sessionId)?.answer(permissionId, option);
   }
 
-  /** The session's state on disk was replaced or removed. */
+  /** The session was deleted, after its last turn had ended. */
   forget(sessionId: string): void {
     this.#bySession.delete(sessionId);
+    this.#options.store.remove(sessionId);
   }
 
   /** Stops reading. The agents go on. */

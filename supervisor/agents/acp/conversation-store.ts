@@ -53,6 +53,12 @@ export class ConversationStore {
     return this.#options.rows.input(sessionId);
   }
 
+  /** What is known of the conversation and what its agent asked; its history has its own time. */
+  remove(sessionId: string): void {
+    this.#options.rows.remove(sessionId);
+    this.#options.permissions.removeOfSession(sessionId);
+  }
+
   /** Errors: `no_space` and those of a damaged home. */
   save({ commit, row, accepted, errorOutput, dropsInput }: Step): void {
     const { database, rows, permissions, events, output, now } = this.#options;
