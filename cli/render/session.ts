@@ -133,7 +133,7 @@ export function formatSession(session: Session, style: Style, now: number): stri
       ['Size', session.workspaceBytes === null ? 'not measured yet' : formatSize(session.workspaceBytes)],
       ['Running turn', session.runningTurn],
       ['Queued turns', session.queuedTurns === 0 ? null : pluralize(session.queuedTurns, 'turn')],
-      ['Model', session.model === null ? null : `${session.model} (stored; not yet passed to the agent)`],
+      ['Model', session.model === null ? null : `${session.model} (for agents that let it be chosen)`],
       ['Marks', marks(session)],
       ['Events', String(session.lastSeq)],
     ],

@@ -273,7 +273,7 @@ describe('completion', () => {
       )
         .split('\n')
         .filter((word) => word !== '');
-    expect(complete('se')).toEqual(['session']);
+    expect(complete('ses')).toEqual(['session']);
     expect(complete('session', 're')).toEqual(['resume', 'reset']);
     expect(complete('run', '--s')).toEqual(['--session']);
     expect(complete('session', 'show', 'd')).toEqual(['default', 'draft']);

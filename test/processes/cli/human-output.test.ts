@@ -44,19 +44,16 @@ describe('for people', () => {
     expect(run.stderr).toContain('holdfast session list --archived');
   });
 
-  test('a chosen model is stored, with a warning that it is not passed to agents', async () => {
+  test('a chosen model is stored, and the output says for which agents', async () => {
     const { home } = await startFakeSupervisor({
       'session/update': () => ({ session: session({ model: 'm-1' }) }),
     });
     const run = await runToEnd(['session', 'update', 'default', '--model', 'm-1'], { home });
-    expect(run.stdout).toMatch(/Model +m-1 \(stored; not yet passed to the agent\)/);
-    expect(run.stderr).toContain('does not pass it to agents');
+    expect(run.stdout).toMatch(/Model +m-1 \(for agents that let it be chosen\)/);
     const json = await runToEnd(['session', 'update', 'default', '--model', 'm-1', '--json'], { home });
     expect(JSON.parse(json.stdout)).toMatchObject({ session: { model: 'm-1' } });
     const help = await runToEnd(['session', 'update', '--help'], { home });
-    expect(help.stdout.replace(/\s+/g, ' ')).toContain(
-      'stored, but not yet passed to agents in this version',
-    );
+    expect(help.stdout.replace(/\s+/g, ' ')).toContain('for agents that let it be chosen');
   });
 
   test('deploy prints warnings on standard error, also with --json', async () => {
