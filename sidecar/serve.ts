@@ -93,7 +93,11 @@ export function serveConnection(
       'agent/ready': async ({ timeoutMs }, { signal }) => ({
         ready: await turns.waitUntilAgentReady(timeoutMs, signal),
       }),
-      'agent/sweep': async ({ timeoutMs }, { signal }) => ({ left: await turns.sweep(timeoutMs, signal) }),
+      'agent/sweep': async ({ timeoutMs }, { signal }) => {
+        const left = await turns.sweep(timeoutMs, signal);
+        await processes.endLost();
+        return { left };
+      },
       'turn/launch': (launch, { bytes }) => turns.launch(launch, bytes),
       'turn/progress': (params, { signal }) => turns.progress(params, signal),
       'turn/read': ({ turnId, stream: name, offset, limit }) => {

@@ -61,9 +61,10 @@ hf_signal() { # SIGNAL PID…
   done
 }
 
-# Creates `started`; fails if it exists. With noclobber the redirection is O_EXCL.
+# Creates `started`; fails if it exists. With noclobber the redirection is O_EXCL. A link that the agent put in the place
+# of the directory is not followed.
 hf_claim() { # DIRECTORY
-  (
+  [ ! -L "$1" ] && (
     set -C
     : >"$1/started"
   ) 2>/dev/null

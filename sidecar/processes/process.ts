@@ -108,6 +108,8 @@ export class DurableProcess {
   ): Promise<{ progress: ProcessProgress; offset: number; bytes: Buffer }> {
     const { segments } = this.#outputs[stream];
     const deadline = performance.now() + waitMs;
+    // What has come since is read now, and not when the thread that waits for it has had its turn.
+    this.#pump(stream);
     for (;;) {
       const left = deadline - performance.now();
       if (segments.end > offset || this.hasEnded || this.#damage !== null || this.#isClosed || left <= 0) {
@@ -137,6 +139,14 @@ export class DurableProcess {
 
   closeInput(): void {
     if (!this.hasEnded) this.#input?.close();
+  }
+
+  /** After everything in the agent container was killed: without its keeper it has ended, and nobody has to wait for that. */
+  endIfLost(): void {
+    const { files } = this.#options;
+    this.#update();
+    if (this.hasEnded || files === null || !this.#isRunning || hasReader(files.directory, 'done')) return;
+    this.#end(null, this.#damage);
   }
 
   /** Resolves when it has ended, or after `ms`. */

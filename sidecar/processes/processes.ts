@@ -119,6 +119,12 @@ export class Processes {
     await this.#request(`process kill ${processId} ${grace}`, signal);
   }
 
+  /** After a sweep: processes that it has killed have ended. */
+  async endLost(): Promise<void> {
+    await this.#ready;
+    for (const process of this.#known.values()) process.endIfLost();
+  }
+
   async remove(processId: string, signal: AbortSignal): Promise<void> {
     await this.#ready;
     const found = this.#find(processId);

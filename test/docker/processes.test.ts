@@ -153,3 +153,13 @@ test('an agent that freezes, kills and forges around its process harms only itse
   await waitUntil('nothing of ours is left', () => readdirSync(pair.path('control/processes')).length === 0);
   expect(readFileSync(pair.path('control/secret'), 'utf8')).toBe('of the sidecar');
 });
+
+test('a process that a sweep has killed has ended when the sweep is over', async () => {
+  const pair = await bench.createPair();
+  const channel = channelOf(pair);
+  const id = await start(channel, 'echo up; sleep 1000');
+  await channel.read({ id, stream: 'stdout', offset: 0, limit: 100, waitMs: 5000 });
+  expect(await pair.sidecar.sweepAgent(10_000)).toBe(0);
+  expect(await channel.status(id)).toMatchObject({ state: 'ended', exitCode: null, stdout: { end: 3 } });
+  expect(await readAll(channel, await start(channel, 'echo next'))).toMatchObject({ text: 'next\n' });
+});
