@@ -11,6 +11,8 @@ import { credentialHeaders, credentialPath } from './request-head.ts';
 import type { Upstream } from './upstream.ts';
 
 const HEAD_BYTES = 64 * 1024;
+/** Nothing has moved for so long that nothing will. */
+const SILENT_MS = 3600_000;
 
 export interface ExchangeOptions {
   readonly request: IncomingMessage;
@@ -69,6 +71,7 @@ export class Exchange {
     });
     // As for requests: a bound of Node's would drop headers in silence.
     onward.maxHeadersCount = 0;
+    onward.setTimeout(SILENT_MS, () => onward.destroy());
     onward.on('error', (error) => guard(() => this.#failed(error)));
     onward.on('upgrade', (_answer, socket) =>
       guard(() => {

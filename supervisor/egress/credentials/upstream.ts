@@ -11,8 +11,6 @@ const TLS_MS = 10_000;
 /** How long an unused connection to a server is kept: less than servers usually do. */
 const IDLE_MS = 4000;
 const MOST_IDLE = 16;
-/** Nothing has moved for so long that nothing will. */
-const SILENT_MS = 3600_000;
 
 export interface UpstreamOptions {
   /** Canonical. */
@@ -35,8 +33,9 @@ export class Upstream extends Agent {
   address: string | null = null;
 
   constructor(options: UpstreamOptions) {
-    super({ keepAlive: true, maxFreeSockets: MOST_IDLE, timeout: SILENT_MS, scheduling: 'lifo' });
+    super({ keepAlive: true, maxFreeSockets: MOST_IDLE, scheduling: 'lifo' });
     this.#options = options;
+    // The next request on it sets its own.
     this.on('free', (socket: TLSSocket) => void socket.setTimeout(IDLE_MS));
   }
 

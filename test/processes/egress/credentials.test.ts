@@ -425,6 +425,19 @@ describe('long requests', () => {
     expect((await running).body).toBe('begun ended');
   });
 
+  test('one that thinks for longer than an unused connection is kept, on a connection that was used before', async () => {
+    const served: unknown[] = [];
+    const chain = await open({
+      answer: (request, response) => {
+        served.push(request.socket);
+        setTimeout(() => response.end('thought'), request.url === '/think' ? 6000 : 0);
+      },
+    });
+    await chain.request('/');
+    expect((await chain.request('/think')).body).toBe('thought');
+    expect(served[1]).toBe(served[0]);
+  });
+
   test('one that waits behind a slow one is not cut', async () => {
     const { chain } = await opened({
       answer: (request, response) =>
