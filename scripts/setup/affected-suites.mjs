@@ -17,6 +17,12 @@ export const AFFECTED = {
     'test/e2e/hostile-window.test.ts',
   ],
   'extension/images/': ['test/processes/extension', 'test/e2e/lone-package.test.ts'],
+  'extension/page/': [
+    'test/processes/extension',
+    'test/editor/session-page/session-page.test.ts',
+    'test/e2e/session-page.test.ts',
+  ],
+  'webview/': ['test/editor/session-page/session-page.test.ts', 'test/e2e/session-page.test.ts'],
   'extension/search/': [
     'test/processes/extension',
     'test/e2e/find-and-allow.test.ts',

@@ -36,6 +36,8 @@ export const LONG_FILES: Readonly<Record<string, number>> = {
   'test/editor/session-folder.test.ts': 135,
   'test/e2e/hostile-window.test.ts': 120,
   'test/e2e/remembered-configuration.test.ts': 110,
+  'test/editor/session-page/session-page.test.ts': 75,
+  'test/e2e/session-page.test.ts': 75,
   'test/editor/documents.test.ts': 80,
   'test/e2e/sessions-view.test.ts': 75,
   'test/e2e/session-window.test.ts': 70,

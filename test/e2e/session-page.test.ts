@@ -1,0 +1,109 @@
+import { copyFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { FrameLocator } from 'playwright-core';
+import { z } from 'zod';
+import { TestHome } from '../setup/test-home.ts';
+import { shellProject, writeProject } from '../setup/profiles.ts';
+import { User } from './harness/user.ts';
+
+const AGENT = resolve(import.meta.dirname, '../fixtures/acp-agent/agent.mjs');
+const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
+const SEEN = { timeout: 30_000 };
+/** VS Code keeps what a page saved some seconds after it did. */
+const KEPT_MS = 6_000;
+
+let home: TestHome;
+let session: string;
+let person: User;
+
+beforeAll(async () => {
+  home = await TestHome.create();
+  await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+  const created = await home.runJson(['session', 'create', 'shell', '--name', 'notes']);
+  session = CreatedSchema.parse(created).session.id;
+  person = await User.launch({ home: home.path, open: { folder: `holdfast://${session}.${home.id}/` } });
+});
+afterAll(async () => {
+  await person.close();
+  await home.dispose();
+});
+
+/** The document of the page, which VS Code puts into two frames. */
+function sessionPage(): FrameLocator {
+  return person.page.frameLocator('iframe.webview.ready').frameLocator('iframe');
+}
+
+test('a person follows a turn on the page of its session, reloads the window in the middle, and goes on', () =>
+  person.screenshotOnFailure('session-page', async () => {
+    await person.runCommand('Agent: Open Session Page');
+    const page = sessionPage();
+    const box = page.getByRole('textbox', { name: 'Prompt for the agent' });
+    await page.getByText('Nothing has happened yet').waitFor();
+
+    await box.fill(
+      'echo started; until [ -e /workspace/go ]; do sleep 0.2; done; echo "<b>done</b>"; echo x > /workspace/made',
+    );
+    await box.press('Enter');
+    await page.locator('.output.stdout', { hasText: 'started' }).waitFor();
+    await page.getByRole('status').getByText('Working…').waitFor();
+    await box.fill('echo "the next one"');
+    await box.press('Enter');
+    await page.getByRole('list', { name: 'Prompts that wait' }).getByText('the next one').waitFor();
+    await box.fill('not sent yet');
+    await person.screenshot('session-page-running-dark');
+    await person.page.waitForTimeout(KEPT_MS);
+
+    await person.reload();
+    await page.locator('.output.stdout', { hasText: 'started' }).waitFor();
+    await expect.poll(() => box.inputValue(), SEEN).toBe('not sent yet');
+    await page.getByRole('list', { name: 'Prompts that wait' }).getByText('the next one').waitFor();
+
+    await home.runOk(['exec', session, 'touch', '/workspace/go']);
+    await page.locator('.output.stdout', { hasText: '<b>done</b>' }).waitFor();
+    await page.locator('.output.stdout', { hasText: 'the next one' }).waitFor();
+    await expect.poll(() => page.locator('.end .how', { hasText: 'Done' }).count(), SEEN).toBe(2);
+    await person.screenshot('session-page-done-dark');
+
+    await page.getByRole('button', { name: 'See Changes' }).first().click();
+    await person.tab('notes:').first().waitFor();
+    await person.screenshot('session-page-changes-dark');
+  }));
+
+test('the page survives the death of its supervisor', () =>
+  person.screenshotOnFailure('session-page-supervisor', async () => {
+    await person.runCommand('Agent: Open Session Page');
+    const page = sessionPage();
+    await home.runOk(['supervisor', 'stop']);
+    await home.runOk(['prompt', session, 'echo "after the death"']);
+    await page.locator('.output.stdout', { hasText: 'after the death' }).waitFor();
+    await page.getByRole('tab', { name: 'Snapshots' }).click();
+    await page.getByRole('listitem').filter({ hasText: 'Snapshot before turn' }).first().waitFor();
+  }));
+
+test('a permission is answered on the page, and the agent goes on', () =>
+  person.screenshotOnFailure('session-page-permission', async () => {
+    const project = await writeProject(home.projects, {
+      'holdfast.yaml':
+        'name: asks\npersistence: persistent\nworkspace: { seed: false }\n' +
+        'agent: { protocol: acp, command: [node, /agent/agent.mjs], state: [.acp-agent] }\n',
+    });
+    await copyFile(AGENT, join(project, 'agent.mjs'));
+    await home.runOk(['deploy', project]);
+    await home.runOk(['session', 'create', 'asks', '--name', 'questions']);
+    await person.runCommand('View: Close All Editors');
+    await person.openSessionsView();
+    await person.chooseFromMenu(person.sessionRow('questions').first(), 'Open Session Page');
+    const page = sessionPage();
+    const box = page.getByRole('textbox', { name: 'Prompt for the agent' });
+    await page.getByText('Nothing has happened yet').waitFor();
+    await box.fill('say before\npermission make\nsay after');
+    await box.press('Enter');
+    await page.getByText('The agent asks for permission').waitFor();
+    await person.screenshot('session-page-permission-dark');
+    await page.locator('.permission .actions button.primary').click();
+    await page.locator('.message', { hasText: 'after' }).waitFor();
+    await page.locator('.mark', { hasText: 'Allowed' }).first().waitFor();
+    await expect.poll(() => page.locator('.end .how', { hasText: 'Done' }).count(), SEEN).toBe(1);
+    await person.screenshot('session-page-answered-dark');
+  }));
