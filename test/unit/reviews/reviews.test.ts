@@ -156,6 +156,43 @@ describe('a review', () => {
     expect((await at.file('a')).state).toBe('accepted');
   });
 
+  test('lines of a hunk are decided one by one, and only those that are in it', async () => {
+    const at = fixture();
+    at.sidecar.tree = { a: lines(1, 2, 3) };
+    await at.take();
+    await at.open({ a: lines(1, 'x', 'y', 'z', 3) });
+    const { path, id: seen } = await at.file('a');
+    const [hunk] = await at.hunks('a');
+    expect(hunk).toMatchObject({ removed: { start: 1, end: 2 }, added: { start: 1, end: 4 } });
+    const decide = (verdict: Verdict, removed: [number, number], added: [number, number]) =>
+      at.decisions().decide(at.session(), {
+        verdict,
+        decisions: [
+          {
+            path,
+            seen,
+            lines: {
+              hunk: hunk?.id ?? '',
+              removed: { start: removed[0], end: removed[1] },
+              added: { start: added[0], end: added[1] },
+            },
+          },
+        ],
+      });
+    await expect(decide('accept', [0, 2], [1, 2])).rejects.toMatchObject({ code: 'conflict' });
+    await expect(decide('accept', [1, 2], [1, 5])).rejects.toMatchObject({ code: 'conflict' });
+    await decide('accept', [1, 2], [2, 3]);
+    expect(await at.read('a', 'accepted')).toBe(lines(1, 'y', 3));
+    await decide('reject', [0, 0], [3, 4]);
+    expect(at.workspace.written.get(path)).toBe(lines(1, 'x', 'y', 3));
+    // What is left is decided with all, and nothing that was decided changes.
+    const { revision } = await at.reviews().show(at.session());
+    await at.decisions().decide(at.session(), { verdict: 'accept', all: { revision } });
+    expect(await at.read('a', 'accepted')).toBe(lines(1, 'x', 'y', 3));
+    expect(await at.file('a')).toMatchObject({ state: 'mixed' });
+    expect((await at.hunks('a')).map(({ state }) => state)).toEqual(['mixed']);
+  });
+
   test('decisions survive a restart, and can be taken back', async () => {
     const at = fixture();
     at.sidecar.tree = BEFORE;
