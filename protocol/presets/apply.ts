@@ -1,9 +1,8 @@
-import { UNSUPPORTED_FIELDS } from '../profile.ts';
 import { PRESETS } from './index.ts';
 import { isPresetName, PRESET_NAMES } from './names.ts';
 
-/** How a preset runs its agent if the profile does not say: as a conversation, where this version can. */
-const USUAL_PROTOCOL = UNSUPPORTED_FIELDS.some(({ value }) => value === 'acp') ? 'command' : 'acp';
+/** How a preset runs its agent if the profile does not say: as a conversation. */
+const USUAL_PROTOCOL = 'acp';
 
 /**
  * Fills in what `agent.preset` stands for. Takes and returns the content of `holdfast.yaml` before it is validated: own

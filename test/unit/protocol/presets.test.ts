@@ -31,7 +31,13 @@ describe.each(PRESET_NAMES)('the preset %s', (name) => {
 
   test('makes a profile of three lines, which survives being stored', () => {
     const profile = checkProfile(`name: one\nagent: { preset: ${name} }\n`);
-    expect(profile.agent).toMatchObject({ preset: name, state: preset.state, caches: preset.caches });
+    expect(profile.agent).toMatchObject({
+      preset: name,
+      protocol: 'acp',
+      command: preset.acp,
+      state: preset.state,
+      caches: preset.caches,
+    });
     expect(profile.env).toEqual(preset.env);
     expect(StoredProfileSchema.parse(JSON.parse(JSON.stringify(profile)))).toEqual(profile);
   });
