@@ -7,6 +7,7 @@ import { registerCompletion } from './commands/completion.ts';
 import { registerConnect } from './commands/connect.ts';
 import { registerEvents } from './commands/events.ts';
 import { registerExec } from './commands/exec.ts';
+import { registerHandoff } from './commands/handoff.ts';
 import { registerPermissions } from './commands/permissions.ts';
 import { registerPolicy } from './commands/policy.ts';
 import { registerProfiles } from './commands/profiles.ts';
@@ -92,6 +93,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   registerReview(registry);
   registerPolicy(registry);
   registerSecrets(registry);
+  registerHandoff(registry);
   root.commandsGroup(HEADINGS.maintenance);
   registerMaintenance(registry);
   registerSupervisor(registry);
@@ -105,7 +107,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
       .helpGroup(HEADINGS.maintenance),
   );
   registry.registerUnavailable(root, [
-    ...['memory', 'manifest', 'check', 'handoff', 'setup'],
+    ...['memory', 'manifest', 'check', 'setup'],
     ...['retention', 'host', 'serve'],
   ]);
   registry.registerUnavailable(session, ['search', 'undelete', 'move']);

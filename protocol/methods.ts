@@ -24,6 +24,7 @@ import {
 import { POLICY_METHODS } from './egress.ts';
 import { FILES_METHODS } from './files.ts';
 import { HOST_METHODS, HOST_NOTIFICATIONS } from './host.ts';
+import { HANDOFF_METHODS } from './handoff.ts';
 import { HomeIdSchema, SnapshotIdSchema } from './ids.ts';
 import { ProfileNameSchema } from './profile.ts';
 import { SECRET_METHODS } from './secrets.ts';
@@ -454,6 +455,7 @@ export const METHODS = {
   ...SEARCH_METHODS,
   ...SNAPSHOT_METHODS,
   ...REVIEW_METHODS,
+  ...HANDOFF_METHODS,
 } as const satisfies Record<string, ClientMethodShape>;
 
 /** supervisor → client. */

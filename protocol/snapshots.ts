@@ -20,6 +20,7 @@ export const SNAPSHOT_REASONS = [
   'before-reset',
   'before-delete',
   'before-review',
+  'before-handoff',
 ] as const;
 export const SnapshotReasonSchema = z.enum(SNAPSHOT_REASONS);
 export type SnapshotReason = z.infer<typeof SnapshotReasonSchema>;

@@ -36,6 +36,8 @@ function formatReason({ reason, turn }: Pick<Snapshot, 'reason' | 'turn'>): stri
       return 'Snapshot';
     case 'before-turn':
       return turn === null || turn.prompt === '' ? 'Before a turn' : `Before "${shorten(turn.prompt)}"`;
+    case 'before-handoff':
+      return 'Before handoff';
     case 'before-restore':
       return 'Before restore';
     case 'before-reset':

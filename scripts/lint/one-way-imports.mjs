@@ -7,12 +7,13 @@ const ALLOWED = {
   'snapshot-format': ['protocol'],
   sidecar: ['protocol', 'snapshot-format'],
   project: ['protocol'],
-  cli: ['protocol', 'project'],
+  handoff: ['protocol', 'project'],
+  cli: ['protocol', 'project', 'handoff'],
   supervisor: ['protocol', 'project', 'snapshot-format', 'sidecar/wire.ts'],
   // The entry is the one file that joins the command line and the daemon into one bundle.
   'cli/holdfast.ts': ['protocol', 'supervisor', 'cli'],
   // The messages are the contract of the session page and the extension.
-  extension: ['protocol', 'project', 'webview/messages.ts'],
+  extension: ['protocol', 'project', 'handoff', 'webview/messages.ts'],
   webview: ['protocol'],
 };
 const AREAS = Object.keys(ALLOWED).sort((a, b) => b.length - a.length);
@@ -71,6 +72,7 @@ export const MODULES = {
         'turns',
       ],
     ],
+    handoff: ['base', 'store', 'history', 'snapshots'],
     doctor: ['store', 'secrets', 'engine', 'sandboxes'],
     rpc: [
       'base',
@@ -87,6 +89,7 @@ export const MODULES = {
       'turns',
       'terminals',
       'sessions',
+      'handoff',
     ],
     daemon: [
       ...[
@@ -101,7 +104,7 @@ export const MODULES = {
         'workspace',
         'sandboxes',
       ],
-      ...['agents', 'snapshots', 'reviews', 'turns', 'terminals', 'sessions', 'doctor', 'rpc'],
+      ...['agents', 'snapshots', 'reviews', 'turns', 'terminals', 'sessions', 'handoff', 'doctor', 'rpc'],
     ],
   },
 };

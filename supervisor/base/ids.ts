@@ -3,7 +3,8 @@ import { randomBytes } from 'node:crypto';
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
 const LENGTH = 16;
 
-export type IdKind = 'ses' | 'turn' | 'exec' | 'term' | 'sub' | 'snp' | 'rev' | 'perm' | 'proc';
+export type IdKind =
+  'ses' | 'turn' | 'exec' | 'term' | 'sub' | 'snp' | 'rev' | 'perm' | 'proc' | 'hand' | 'man';
 
 /** Creates ids: a kind and 80 random bits in lower-case base32. */
 export interface Ids {

@@ -18,6 +18,7 @@ import { Policies } from '../egress/policies.ts';
 import { nameResolver } from '../egress/resolver.ts';
 import { DockerEngine } from '../engine/docker/engine.ts';
 import type { Engine } from '../engine/port.ts';
+import { HandoffService } from '../handoff/handoff-service.ts';
 import { Artifacts } from '../history/artifacts.ts';
 import { Contents } from '../history/contents.ts';
 import { DeletedSessionContents } from '../history/deleted-session-contents.ts';
@@ -48,6 +49,7 @@ import { SessionResume } from '../sessions/session-resume.ts';
 import { SessionService } from '../sessions/session-service.ts';
 import { SessionViews } from '../sessions/session-views.ts';
 import { TurnRequests } from '../sessions/turn-requests.ts';
+import { BaseTrees } from '../snapshots/base-trees.ts';
 import { Comparisons } from '../snapshots/comparisons.ts';
 import { Hydration } from '../snapshots/hydration.ts';
 import { LeasedRoots } from '../snapshots/leased-roots.ts';
@@ -84,6 +86,7 @@ import { type SessionRow, Sessions } from '../store/sessions.ts';
 import { Snapshots } from '../store/snapshots.ts';
 import { TerminalRows } from '../store/terminals.ts';
 import { Turns } from '../store/turns.ts';
+import { WorkspaceBases } from '../store/workspace-bases.ts';
 import { Execs } from '../terminals/execs.ts';
 import { Terminals } from '../terminals/terminals.ts';
 import { TurnQueue } from '../turns/turn-queue.ts';
@@ -161,6 +164,12 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
       ...sessions,
       ...review,
     }),
+    handoffs: new HandoffService({
+      ...storage,
+      ...snapshots,
+      running: (sessionId) => sandboxes.activeWork.count(sessionId),
+      onMade: () => undefined,
+    }),
     profileService: createProfiles({ ...storage, ...network, ...sessions }, program, log),
     deletedSessions: new DeletedSessionContents({ ...storage, log: log.child('history') }),
     clients: new ClientNames(),
@@ -197,6 +206,7 @@ function openStorage(home: Home, log: Log) {
     turns: new Turns(database),
     snapshots: new Snapshots(database),
     reviewRows: new ReviewRows(database),
+    bases: new WorkspaceBases(database),
     profiles: new Profiles(database),
     operations: new Operations(database),
     reserve: new DiskReserve(home),
@@ -374,6 +384,8 @@ function createSnapshots(below: Storage & Sandboxes, program: Program, log: Log)
     onScan: (row, scan) => scanCaches.onScan(row, scan),
   });
   const snapshotService = new SnapshotService({ ...own, snapshotCreation });
+  const baseTrees = new BaseTrees({ ...own, snapshotCreation });
+  seeding.seeded.add((session) => baseTrees.record(session));
   const turnSnapshots = new TurnSnapshots({
     ...own,
     snapshotCreation,
@@ -406,6 +418,7 @@ function createSnapshots(below: Storage & Sandboxes, program: Program, log: Log)
     snapshotCreation,
     snapshotService,
     turnSnapshots,
+    baseTrees,
     comparisons,
     maintenance,
     restoreIntents,

@@ -11,6 +11,7 @@ import { searchHandlers } from '../rpc/handlers/search.ts';
 import { watchHandlers } from '../rpc/handlers/watch.ts';
 import { reviewHandlers } from '../rpc/handlers/review.ts';
 import { snapshotHandlers } from '../rpc/handlers/snapshot.ts';
+import { handoffHandlers } from '../rpc/handlers/handoff.ts';
 import { deployHandlers } from '../rpc/handlers/deploy.ts';
 import { policyHandlers } from '../rpc/handlers/policy.ts';
 import { secretHandlers } from '../rpc/handlers/secret.ts';
@@ -98,6 +99,7 @@ export function createHandlers(
       findSession: (reference) => sessionService.find(reference),
     }),
     ...permissionHandlers<ClientPeer>({ ...services, sessionId }),
+    ...handoffHandlers<ClientPeer>(services),
     ...terminalHandlers<ClientPeer>({ terminals, sessionId }),
     ...sessionHandlers<ClientPeer>({
       ...services,

@@ -163,6 +163,9 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
     case 'permission.answered':
     case 'memory.changed':
     case 'conversation.started-over':
+    case 'handoff.approved':
+    case 'handoff.made':
+    case 'handoff.undone':
       return state;
   }
 }

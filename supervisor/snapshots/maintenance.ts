@@ -9,6 +9,7 @@ import type { DiskReserve } from '../store/reserve.ts';
 import type { ReviewRows } from '../store/reviews.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
+import type { WorkspaceBases } from '../store/workspace-bases.ts';
 import {
   type CollectOptions,
   collectLineage,
@@ -37,6 +38,7 @@ export interface SnapshotMaintenanceOptions {
   readonly stores: LineageStores;
   readonly operations: Operations;
   readonly leasedRoots: LeasedRoots;
+  readonly bases: Pick<WorkspaceBases, 'listByLineage'>;
   readonly reserve: DiskReserve;
   /** Deletes the row of a snapshot and records it in the history. */
   readonly remove: (row: SnapshotRow, why: string) => void;
@@ -228,9 +230,9 @@ export class SnapshotMaintenance {
     this.#measured.set(lineage, { of: idsOf(rows), bytes });
   }
 
-  /** The roots that must stay: those of snapshots, of reviews, of pending restores, and leased ones. */
+  /** The roots that must stay: those of snapshots, of reviews, of what workspaces began with, of pending restores, and leased ones. */
   #roots(lineage: string): Hash[] {
-    const { snapshots, reviewRows, operations, sessions, leasedRoots } = this.#options;
+    const { snapshots, reviewRows, bases, operations, sessions, leasedRoots } = this.#options;
     const intended = operations
       .pending()
       .filter(({ sessionId }) => sessionId !== null && sessions.get(sessionId)?.lineage === lineage)
@@ -243,6 +245,7 @@ export class SnapshotMaintenance {
     const hashes = new Set([
       ...snapshots.listByLineage(lineage).flatMap(rootsOfOne),
       ...reviewRows.roots(lineage),
+      ...bases.listByLineage(lineage).map(({ root }) => root),
       ...intended,
     ]);
     return [...[...hashes].map(parseHash), ...leasedRoots.listByLineage(lineage)];

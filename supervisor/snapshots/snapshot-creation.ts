@@ -184,6 +184,21 @@ export class SnapshotCreation {
     );
   }
 
+  /**
+   * Scans the workspace and stores its tree. `keep` gets the hash of the root, hexadecimal, and makes it one that collection
+   * keeps. The caller holds the session's mutex, the sidecar runs, and no process of the agent: nothing changes meanwhile.
+   */
+  async storeTreeLocked(row: SessionRow, keep: (root: string) => void, signal: AbortSignal): Promise<void> {
+    await this.#withTree(
+      row,
+      (_store, { root }) => {
+        keep(root);
+        return Promise.resolve();
+      },
+      { signal },
+    );
+  }
+
   async #withTree<T>(
     row: SessionRow,
     act: (store: LineageStore, scan: ScanResult) => Promise<T>,

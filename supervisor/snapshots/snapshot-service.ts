@@ -9,6 +9,7 @@ import type { ReviewRows } from '../store/reviews.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
 import type { SnapshotFilter, SnapshotPatch, SnapshotRow, Snapshots } from '../store/snapshots.ts';
 import type { Turns } from '../store/turns.ts';
+import type { WorkspaceBases } from '../store/workspace-bases.ts';
 import type { LineageStores } from './store/lineage-stores.ts';
 import type { SnapshotRequest, CreatedSnapshot, SnapshotCreation } from './snapshot-creation.ts';
 import { SnapshotViews } from './snapshot-views.ts';
@@ -28,6 +29,7 @@ export interface SnapshotServiceOptions {
   /** Their trees keep a store like snapshots. */
   readonly reviewRows: Pick<ReviewRows, 'roots'>;
   readonly stores: LineageStores;
+  readonly bases: Pick<WorkspaceBases, 'listByLineage'>;
   readonly events: EventLog;
   readonly turns: Turns;
   readonly operations: Operations;
@@ -210,11 +212,14 @@ export class SnapshotService {
     this.#options.database.afterCommit(() => this.removeUnusedStore(session.lineage));
   }
 
-  /** Removes, in the background, the store of a lineage that has no snapshot and no review left. */
+  /** Removes, in the background, the store of a lineage that has no snapshot, no review and no base of a session left. */
   removeUnusedStore(lineage: string): void {
-    const { stores, snapshots, reviewRows, log } = this.#options;
+    const { stores, snapshots, reviewRows, bases, sessions, log } = this.#options;
+    const isInUse = (sessionId: string): boolean => sessions.get(sessionId)?.deletedAt === null;
     const none = (): boolean =>
-      snapshots.listByLineage(lineage).length === 0 && reviewRows.roots(lineage).length === 0;
+      snapshots.listByLineage(lineage).length === 0 &&
+      reviewRows.roots(lineage).length === 0 &&
+      !bases.listByLineage(lineage).some(({ sessionId }) => isInUse(sessionId));
     if (!none()) return;
     this.#cleanup = this.#cleanup
       .then(() => stores.remove(lineage, none))

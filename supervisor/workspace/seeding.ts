@@ -4,6 +4,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { type Profile, seedOf } from '../../protocol/profile.ts';
 import type { SeedEntrySchema } from '../../sidecar/wire.ts';
 import { failpoint } from '../base/failpoints.ts';
+import { Hook } from '../base/hook.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { Database } from '../store/database.ts';
 import type { Home } from '../store/home.ts';
@@ -42,6 +43,8 @@ interface Seeded {
  * every file is there: after a crash the copy continues at the next use. Existing files stay.
  */
 export class Seeding {
+  /** A workspace was seeded. Runs before the agent's first process, with the session's mutex held. */
+  readonly seeded = new Hook<SessionRow>();
   readonly #options: SeedingOptions;
   /** Sessions without an intent: every request asks. */
   readonly #settled = new Set<string>();
@@ -100,6 +103,7 @@ export class Seeding {
       const items = this.itemsOf(row);
       try {
         const done = items === null ? null : await this.#copy(row.id, items);
+        if (done !== null) await this.seeded.run(row);
         await failpoint('seed.before-end');
         database.transaction(() => {
           if (done !== null)

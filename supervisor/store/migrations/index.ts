@@ -10,6 +10,7 @@ import { agentHome } from './009-agent-home.ts';
 import { conversation } from './010-conversation.ts';
 import { reviews } from './011-reviews.ts';
 import { agents } from './012-agents.ts';
+import { workspaceBases } from './013-workspace-bases.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -31,4 +32,5 @@ export const MIGRATIONS: readonly Migration[] = [
   conversation,
   reviews,
   agents,
+  workspaceBases,
 ];

@@ -43,8 +43,8 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     ['snapshot', 'export', 'a'],
     ['memory', 'show', 'a'],
     ['manifest', 'show', 'a', '--json'],
-    ['handoff', 'a'],
-    ['handoff', 'a', '--to', 'branch'],
+    ['manifest', 'a'],
+    ['manifest', 'a', '--to', 'branch'],
     ['secret', 'login', 'anthropic'],
     ['retention', 'plan'],
     ['host', 'list'],
@@ -64,7 +64,7 @@ describe('help', () => {
       expect(stdout).toContain(word);
     }
     expect(stdout).toContain('snapshot');
-    expect(stdout).not.toMatch(/memory|__complete|handoff/);
+    expect(stdout).not.toMatch(/memory|__complete|manifest/);
   });
 
   test.each([

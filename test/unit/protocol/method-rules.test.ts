@@ -46,6 +46,8 @@ const READING: readonly MethodName[] = [
   'review/files',
   'review/file',
   'review/read',
+  'handoff/changes',
+  'handoff/contents',
 ];
 
 /** Methods that change something and leave the same state when the same parameters are sent again, and why. */
@@ -62,6 +64,7 @@ const IDEMPOTENT: Readonly<Partial<Record<MethodName, string>>> = {
   'snapshot/update': 'sets the given values',
   'review/open': 'another snapshot of the same files; decisions stay',
   'review/tree': 'the same decisions give the same tree',
+  'handoff/record': 'a step of a handoff is recorded once',
 };
 
 function methodsWith(repeat: ClientMethodShape['repeat']): string[] {

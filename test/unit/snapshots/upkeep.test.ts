@@ -7,6 +7,7 @@ import { Operations } from '../../../supervisor/store/operations.ts';
 import { DiskReserve } from '../../../supervisor/store/reserve.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { type ReviewRow, ReviewRows } from '../../../supervisor/store/reviews.ts';
+import { WorkspaceBases } from '../../../supervisor/store/workspace-bases.ts';
 import { Snapshots } from '../../../supervisor/store/snapshots.ts';
 import { SeededRandom } from '../../fixtures/protocol/seeded-random.ts';
 import {
@@ -46,6 +47,7 @@ function rooms() {
   const upkeep = new SnapshotMaintenance({
     snapshots,
     reviewRows,
+    bases: new WorkspaceBases(database),
     sessions,
     stores,
     operations,

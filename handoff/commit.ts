@@ -1,0 +1,115 @@
+import { HoldfastError } from '../protocol/errors.ts';
+import { toBytes, type RawPath } from '../project/raw-path.ts';
+import type { Contents } from './contents.ts';
+import type { Git } from './git.ts';
+import type { Edit } from './resolve.ts';
+
+/** A branch that never exists: the import takes it back before it ends. */
+const SCRATCH = 'refs/holdfast/import';
+const NO_COMMIT = '0'.repeat(40);
+const BATCH_BYTES = 2 ** 20;
+
+/** Stores the edited files and returns the tree that a commit becomes with them. No reference is made. */
+export async function writeTree(
+  git: Git,
+  onto: string | null,
+  edits: readonly Edit[],
+  contents: Contents,
+): Promise<string> {
+  const output = await git.text(['fast-import', '--quiet', '--done', '--date-format=raw'], {
+    input: importStream(onto, edits, contents),
+    what: 'The files could not be stored in the repository',
+  });
+  const commit = /^[0-9a-f]{40}$/.exec(output.trim())?.[0];
+  if (commit === undefined) throw new HoldfastError('internal', 'git fast-import named no commit');
+  return await git.text(['rev-parse', '--verify', `${commit}^{tree}`]);
+}
+
+/** Composed here, from checked paths: no program of ours or of git's ever reads the agent's folder. */
+async function* importStream(
+  onto: string | null,
+  edits: readonly Edit[],
+  contents: Contents,
+): AsyncGenerator<Buffer, void, undefined> {
+  let pending: Buffer[] = [];
+  let size = 0;
+  const add = (part: Buffer): void => {
+    pending.push(part);
+    size += part.length;
+  };
+  const take = (): Buffer => {
+    const bytes = Buffer.concat(pending);
+    pending = [];
+    size = 0;
+    return bytes;
+  };
+  add(Buffer.from(`commit ${SCRATCH}\nmark :1\ncommitter Holdfast <> 0 +0000\ndata 0\n`));
+  if (onto !== null) add(Buffer.from(`from ${onto}\n`));
+  // A folder may become a file and the other way round, so everything that goes away goes first.
+  for (const { path, mode } of edits) if (mode === null) add(Buffer.from(`D ${quoted(path)}\n`, 'latin1'));
+  for (const { path, mode, content } of edits) {
+    if (mode === null || content === null) continue;
+    const length = Buffer.isBuffer(content) ? content.length : content.size;
+    add(Buffer.from(`M ${mode} inline ${quoted(path)}\ndata ${length}\n`, 'latin1'));
+    if (Buffer.isBuffer(content)) add(content);
+    else
+      for await (const piece of contents.read(content)) {
+        add(piece);
+        if (size > BATCH_BYTES) yield take();
+      }
+    add(NEWLINE);
+    if (size > BATCH_BYTES) yield take();
+  }
+  add(Buffer.from(`\nget-mark :1\nreset ${SCRATCH}\nfrom ${NO_COMMIT}\n\ndone\n`));
+  yield take();
+}
+const NEWLINE = Buffer.from('\n');
+
+/** Every byte that is not plain is escaped, so no path can end its line. */
+function quoted(path: RawPath): string {
+  const escaped = [...toBytes(path)].map((byte) =>
+    byte >= 0x20 && byte < 0x7f && byte !== 0x22 && byte !== 0x5c
+      ? String.fromCharCode(byte)
+      : `\\${byte.toString(8).padStart(3, '0')}`,
+  );
+  return `"${escaped.join('')}"`;
+}
+
+export interface CommitOptions {
+  readonly tree: string;
+  readonly parent: string | null;
+  /** With its trailers. */
+  readonly message: string;
+}
+
+/** A commit in the person's name, signed if the person signs commits. Errors: `conflict` with what git said. */
+export async function commitTree(git: Git, { tree, parent, message }: CommitOptions): Promise<string> {
+  const isSigned = (await git.ask(['config', '--type=bool', '--get', 'commit.gpgSign'])) === 'true';
+  const command = [
+    'commit-tree',
+    tree,
+    ...(parent === null ? [] : ['-p', parent]),
+    ...(isSigned ? ['-S'] : []),
+  ];
+  return await git.text([...command, '-F', '-'], {
+    input: Buffer.from(message, 'utf8'),
+    what: isSigned ? 'The commit could not be made and signed' : 'The commit could not be made',
+  });
+}
+
+const MAX_SUBJECT = 72;
+const CONTROL = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
+
+/** A message for a session's changes: the last prompt as its subject. */
+export function proposeMessage(sessionName: string, prompts: readonly string[]): string {
+  const prompt = (prompts.at(-1) ?? '').replaceAll(CONTROL, ' ').replaceAll(/ {2,}/g, ' ').trim();
+  const characters = Array.from(prompt);
+  if (characters.length === 0) return `Changes of session ${sessionName.replaceAll(CONTROL, ' ')}`;
+  if (characters.length <= MAX_SUBJECT) return prompt;
+  return `${characters.slice(0, MAX_SUBJECT - 1).join('')}…`;
+}
+
+/** The message with the trailers that name the session and its manifest. */
+export function withTrailers(message: string, session: string, manifest: string): string {
+  return `${message.trimEnd()}\n\nHoldfast-Session: ${session}\nHoldfast-Manifest: ${manifest}\n`;
+}

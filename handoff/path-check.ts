@@ -1,0 +1,79 @@
+import { PATH_LIMITS } from '../protocol/paths.ts';
+import { foldName } from '../protocol/risk.ts';
+import { toBytes, type RawPath } from '../project/raw-path.ts';
+
+/** Paths deeper than this cannot be checked out everywhere. */
+const MAX_DEPTH = 200;
+
+/**
+ * Why a path must not reach a repository; null if it may. `path`: relative to the top of the repository, so that the prefix of the
+ * project is checked as well.
+ */
+export function whyRefused(path: RawPath): string | null {
+  if (path.length >= PATH_LIMITS.pathBytes) return 'its path is too long';
+  const names = path.split('/');
+  if (names.length > MAX_DEPTH) return 'it is too deep';
+  for (const name of names) {
+    if (name === '') return 'its path has an empty name';
+    if (name === '.' || name === '..') return `its path contains the name ${name}`;
+    if (name.includes('\0')) return 'its path contains NUL';
+    if (name.length > PATH_LIMITS.nameBytes) return 'a name in its path is too long';
+    if (isGitName(name)) return 'its path names a part of a git repository';
+  }
+  return null;
+}
+
+/** Every form of `.git` on any file system: by case, ignored characters, streams, trailing dots and spaces, short names. */
+function isGitName(name: string): boolean {
+  // A backslash separates names on some machines.
+  return name.split('\\').some((part) => foldName(toBytes(part)) === '.git');
+}
+
+/** Folds to itself: most names. */
+const PLAIN = /^[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/;
+
+/** One name as the most forgiving file system reads it. */
+function folded(name: string): string {
+  return PLAIN.test(name) ? name : foldName(toBytes(name));
+}
+
+/**
+ * The changed paths that some file system takes for another path of the tree, and those that are a file where the tree has a folder.
+ * `present`: every path of the tree after the handoff. What collides in the tree already is not for a handoff to judge. Linear.
+ */
+export function findCollisions(
+  present: Iterable<RawPath>,
+  changed: ReadonlySet<RawPath>,
+): Map<RawPath, string> {
+  const byFold = new Map<string, RawPath>();
+  const files = new Set<RawPath>();
+  const collisions = new Map<RawPath, string>();
+  const note = (one: RawPath, other: RawPath): void => {
+    for (const path of [one, other])
+      if (changed.has(path))
+        collisions.set(path, 'another path of the tree is the same on some file systems');
+  };
+  for (const path of present) {
+    files.add(path);
+    // Folders count too: `A/x` and `a/y` are in one folder on some file systems.
+    const names = path.split('/');
+    let prefix = '';
+    let fold = '';
+    for (const [depth, name] of names.entries()) {
+      prefix = depth === 0 ? name : `${prefix}/${name}`;
+      fold = depth === 0 ? folded(name) : `${fold}/${folded(name)}`;
+      const known = byFold.get(fold);
+      if (known === undefined) byFold.set(fold, prefix);
+      else if (known !== prefix) {
+        note(path, known);
+        break;
+      }
+    }
+  }
+  for (const path of changed) {
+    if (!files.has(path)) continue;
+    for (let slash = path.lastIndexOf('/'); slash !== -1; slash = path.lastIndexOf('/', slash - 1))
+      if (files.has(path.slice(0, slash))) collisions.set(path, 'a folder of its path is a file in the tree');
+  }
+  return collisions;
+}

@@ -1,0 +1,307 @@
+import type { Result } from '../protocol/methods.ts';
+import { HoldfastError } from '../protocol/errors.ts';
+import type { HandoffTarget } from '../protocol/handoff.ts';
+import type { Risk } from '../protocol/risk.ts';
+import { fromText, type RawPath, readable } from '../project/raw-path.ts';
+import { type Change, type HandoffConnection, listChanges, type TreeNames } from './changes.ts';
+import { Contents } from './contents.ts';
+import { PlainIgnoreRules } from './ignored.ts';
+import { findCollisions, whyRefused } from './path-check.ts';
+import { matchesPattern, quarantineReasons } from './quarantine.ts';
+import { type CommittedEntry, readCommit, type Repository } from './repository.ts';
+import { withIndexOf } from './temporary-index.ts';
+
+const MAX_IGNORE_FILES = 200;
+const MAX_IGNORE_BYTES = 64 * 1024;
+/** Git's names of a file that a filter keeps elsewhere. */
+const FILTERED = /^(?!unspecified$|unset$)/;
+
+/** A change at its place in the repository. */
+export interface PlannedChange {
+  readonly path: RawPath;
+  readonly change: Change;
+  /** Its entry in the commit that the handoff starts from; null if it has none. */
+  readonly committed: CommittedEntry | null;
+}
+
+export interface LeftOut {
+  readonly path: RawPath;
+  readonly why: string;
+}
+
+export interface Quarantined {
+  readonly path: RawPath;
+  readonly risks: readonly Risk[];
+}
+
+/** What a handoff will do, before anything is written. */
+export interface HandoffPlan {
+  readonly begun: Result<'handoff/begin'>;
+  readonly trees: TreeNames;
+  /** The commit that the changes are applied to; null without a repository. */
+  readonly onto: string | null;
+  /** The commit that the session began with; null if it is not known or not in the repository. */
+  readonly baseCommit: string | null;
+  readonly travels: readonly PlannedChange[];
+  /** Those of them that the person let through. */
+  readonly released: readonly Quarantined[];
+  /** Left out because they would run on the person's machine. */
+  readonly quarantined: readonly Quarantined[];
+  readonly ignored: readonly RawPath[];
+  /** Paths and types that no repository may get. */
+  readonly refused: readonly LeftOut[];
+  /** Changes that `paths` does not choose. */
+  readonly notChosen: number;
+  readonly contents: Contents;
+}
+
+export interface PlanOptions {
+  readonly session: string;
+  readonly to: HandoffTarget;
+  readonly opId: string;
+  /** Null for a handoff into a folder. */
+  readonly repository: Repository | null;
+  /** Patterns of workspace paths; empty: all. */
+  readonly paths: readonly string[];
+  /** Patterns of paths that leave the quarantine. */
+  readonly released: readonly string[];
+  /** A revision to apply the changes to, instead of the commit that the session began with. */
+  readonly onto?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+  readonly onProgress?: ((stage: string) => void) | undefined;
+}
+
+/**
+ * Asks the supervisor what has changed, checks every path and sorts out what does not travel. Writes nothing. The caller closes
+ * `contents`. Errors: those of `handoff/*`, `conflict`, `not_supported`.
+ */
+export async function planHandoff(connection: HandoffConnection, options: PlanOptions): Promise<HandoffPlan> {
+  const { session, repository, signal, onProgress } = options;
+  onProgress?.('Scanning the workspace');
+  const begin = { session, opId: options.opId };
+  const { result: begun } = await connection.callWithBytes('handoff/begin', begin, { signal });
+  const trees = { session: begun.sessionId, base: begun.base.root, target: begun.target.root };
+  onProgress?.('Comparing');
+  const { changes, unreadable } = await listChanges(connection, trees, signal);
+  const { baseCommit, onto } = await chooseCommits(repository, begun, options);
+  const committed =
+    repository === null || onto === null
+      ? new Map<RawPath, CommittedEntry>()
+      : await readCommit(repository.git, onto);
+  const prefix = repository === null ? '' : prefixOf(begun);
+
+  const refused: LeftOut[] = unreadable.map((path) => ({
+    path: fromText(path),
+    why: 'its path cannot be read',
+  }));
+  const ignored: RawPath[] = [];
+  const chosen: PlannedChange[] = [];
+  let notChosen = 0;
+  const contents = await Contents.create();
+  try {
+    const rules = await ignoreRules(
+      repository,
+      committed,
+      prefix,
+      connection,
+      trees,
+      changes,
+      contents,
+      signal,
+    );
+    const modules = [...committed].filter(([, { mode }]) => mode === '160000').map(([path]) => path);
+    for (const change of changes) {
+      if (
+        options.paths.length > 0 &&
+        !options.paths.some((pattern) => matchesPattern(pattern, change.path))
+      ) {
+        notChosen += 1;
+        continue;
+      }
+      const path = prefix + change.path;
+      const entry = committed.get(path) ?? null;
+      // Git's own folder is no part of the work tree.
+      if (change.path === '.git' || change.path.startsWith('.git/')) ignored.push(path);
+      else if (entry === null && change.before === null && rules.ignores(path)) ignored.push(path);
+      else {
+        const why = whyRefused(path) ?? whyNotHandedOver(change, path, modules);
+        if (why === null) chosen.push({ path, change, committed: entry });
+        else refused.push({ path, why });
+      }
+    }
+    const collisions = collisionsOf(committed, chosen);
+    const links = chosen.filter(({ change }) => change.after?.type === 'symlink').map(({ change }) => change);
+    await contents.fetch(connection, trees, 'after', links, { signal });
+
+    const travels: PlannedChange[] = [];
+    const quarantined: Quarantined[] = [];
+    const released: Quarantined[] = [];
+    for (const planned of chosen) {
+      const { path, change } = planned;
+      const collision = collisions.get(path);
+      if (collision !== undefined) {
+        refused.push({ path, why: collision });
+        continue;
+      }
+      const link =
+        change.after?.type === 'symlink' ? await contents.readWhole(contents.of(change, 'after')) : null;
+      const began = repository === null && change.before?.executable === true ? '100755' : null;
+      const mode = planned.committed?.mode ?? began;
+      const risks = quarantineReasons(path, change, link, mode);
+      if (risks.length > 0) {
+        if (!options.released.some((pattern) => matchesPattern(pattern, change.path))) {
+          quarantined.push({ path, risks });
+          continue;
+        }
+        released.push({ path, risks });
+      }
+      travels.push(planned);
+    }
+    if (repository !== null && onto !== null) await requireNoFilters(repository, onto, committed, travels);
+    const counts = { notChosen, contents, begun, trees, onto, baseCommit };
+    return { ...counts, travels, released, quarantined, ignored, refused };
+  } catch (error) {
+    await contents.close();
+    throw error;
+  }
+}
+
+/** The commit that the session began with, and the one to apply its changes to. */
+async function chooseCommits(
+  repository: Repository | null,
+  { base }: Result<'handoff/begin'>,
+  { onto: wanted, to }: PlanOptions,
+): Promise<{ readonly baseCommit: string | null; readonly onto: string | null }> {
+  if (repository === null) return { baseCommit: null, onto: null };
+  const { git, head } = repository;
+  const commitOf = (revision: string): Promise<string | null> =>
+    git.ask(['rev-parse', '--verify', '--quiet', '--end-of-options', `${revision}^{commit}`]);
+  const origin = base.origin?.head ?? null;
+  const baseCommit = origin === null ? null : await commitOf(origin);
+  if (wanted !== undefined) {
+    const onto = await commitOf(wanted);
+    if (onto === null)
+      throw new HoldfastError('not_found', `There is no commit ${wanted} in this repository`);
+    return { baseCommit, onto };
+  }
+  // A working tree is compared file by file with what the agent began with.
+  if (to === 'tree') return { baseCommit, onto: head };
+  if (baseCommit !== null) return { baseCommit, onto: baseCommit };
+  throw new HoldfastError('not_found', 'The changes were not handed over', {
+    why:
+      origin === null
+        ? 'the commit that the session began with is not known'
+        : `this repository has no commit ${origin}, with which the session began`,
+    next: 'fetch that commit, name a repository that has it with --repository, or apply the changes to another commit with --onto REVISION',
+  });
+}
+
+/** Where the workspace lies in the repository. Errors: `protocol_error`. */
+function prefixOf({ base }: Result<'handoff/begin'>): RawPath {
+  const prefix = fromText((base.origin?.prefix ?? '') + base.folder);
+  if (prefix === '') return '';
+  if (!prefix.endsWith('/') || whyRefused(prefix.slice(0, -1)) !== null) {
+    throw new HoldfastError('protocol_error', 'The changes were not handed over', {
+      why: `the session's record names ${JSON.stringify(readable(prefix))} as its folder in the repository`,
+      next: 'hand off with --to dir',
+    });
+  }
+  return prefix;
+}
+
+function whyNotHandedOver(
+  { before, after }: Change,
+  path: RawPath,
+  modules: readonly RawPath[],
+): string | null {
+  if (after?.type === 'other' || (after === null && before?.type === 'other'))
+    return 'git stores files and links only';
+  if (modules.some((module) => path === module || path.startsWith(`${module}/`)))
+    return 'it is in a submodule';
+  return null;
+}
+
+function collisionsOf(
+  committed: ReadonlyMap<RawPath, CommittedEntry>,
+  chosen: readonly PlannedChange[],
+): Map<RawPath, string> {
+  const present = new Set(committed.keys());
+  const added = new Set<RawPath>();
+  for (const { path, change } of chosen) {
+    if (change.after === null) present.delete(path);
+    else if (!present.has(path)) added.add(path);
+  }
+  // What was there first is named by the collision, so it comes first.
+  return findCollisions([...present, ...added], added);
+}
+
+/** The rules of the commit's ignore files, and those of the ignore files that the agent wrote. */
+async function ignoreRules(
+  repository: Repository | null,
+  committed: ReadonlyMap<RawPath, CommittedEntry>,
+  prefix: RawPath,
+  connection: HandoffConnection,
+  trees: TreeNames,
+  changes: readonly Change[],
+  contents: Contents,
+  signal: AbortSignal | undefined,
+): Promise<PlainIgnoreRules> {
+  const rules = new PlainIgnoreRules();
+  const isIgnoreFile = (path: RawPath): boolean => path === '.gitignore' || path.endsWith('/.gitignore');
+  const folderOf = (path: RawPath): RawPath => path.slice(0, Math.max(0, path.lastIndexOf('/')));
+  const own = [...committed].filter(([path, { mode }]) => mode.startsWith('100') && isIgnoreFile(path));
+  for (const [path, { blob }] of own.slice(0, MAX_IGNORE_FILES)) {
+    const text = await repository?.git.bytes(['cat-file', 'blob', blob]);
+    if (text !== undefined) rules.add(folderOf(path), text.subarray(0, MAX_IGNORE_BYTES).toString('latin1'));
+  }
+  const written = changes
+    .filter(
+      ({ path, after }) => isIgnoreFile(path) && after?.type === 'file' && after.size <= MAX_IGNORE_BYTES,
+    )
+    // Packages bring thousands of them along, inside folders that are ignored themselves.
+    .toSorted((one, other) => one.path.split('/').length - other.path.split('/').length)
+    .slice(0, MAX_IGNORE_FILES);
+  await contents.fetch(connection, trees, 'after', written, { signal });
+  for (const change of written) {
+    const text = await contents.readWhole(contents.of(change, 'after'));
+    rules.add(folderOf(prefix + change.path), text.toString('latin1'));
+  }
+  return rules;
+}
+
+/**
+ * A file under a filter, such as Git LFS, is another one in the commit than in the work tree. The attributes are those of the commit,
+ * never those that the agent wrote. Errors: `not_supported`.
+ */
+async function requireNoFilters(
+  { git }: Repository,
+  onto: string,
+  committed: ReadonlyMap<RawPath, CommittedEntry>,
+  travels: readonly PlannedChange[],
+): Promise<void> {
+  const hasAttributes = [...committed.keys()].some((path) => /(?:^|\/)\.gitattributes$/.test(path));
+  if (!hasAttributes) return;
+  const attributes = (await readAttributes(git, onto, travels)).filter(({ value }) => FILTERED.test(value));
+  const [first] = attributes;
+  if (first === undefined) return;
+  throw new HoldfastError('not_supported', 'The changes were not handed over', {
+    why: `${readable(first.path)} and ${attributes.length - 1} others go through the filter ${first.value}`,
+    next: 'choose other files with --paths, or hand off with --to dir',
+  });
+}
+
+async function readAttributes(
+  git: Repository['git'],
+  onto: string,
+  travels: readonly PlannedChange[],
+): Promise<{ readonly path: RawPath; readonly value: string }[]> {
+  return await withIndexOf(git, onto, async (env) => {
+    const input = Buffer.from(travels.map(({ path }) => `${path}\0`).join(''), 'latin1');
+    const output = await git.bytes(['check-attr', '--cached', '-z', '--stdin', 'filter'], { input, env });
+    const parts = output.toString('latin1').split('\0');
+    const found: { path: RawPath; value: string }[] = [];
+    for (let at = 0; at + 2 < parts.length; at += 3)
+      found.push({ path: parts[at] ?? '', value: parts[at + 2] ?? '' });
+    return found;
+  });
+}

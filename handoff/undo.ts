@@ -1,0 +1,276 @@
+import { lstat } from 'node:fs/promises';
+import { HoldfastError } from '../protocol/errors.ts';
+import { fromBytes, type RawPath, readable } from '../project/raw-path.ts';
+import type { Git } from './git.ts';
+import { type Journal, type JournalOf, Journals } from './journal.ts';
+import type { Repository } from './repository.ts';
+import { withIndexOf } from './temporary-index.ts';
+import { dropUndoRef, revertTree } from './working-tree.ts';
+
+const MAX_LISTED = 20;
+
+export interface Undone {
+  readonly journal: Journal;
+  /** The reference that keeps work that was added since, with `force`; null for none. */
+  readonly keptRef: string | null;
+}
+
+export interface UndoOptions {
+  /** Default: the newest handoff of the repository. */
+  readonly handoff?: string | undefined;
+  /** Take it back although work was added since, and keep that under a reference. */
+  readonly force: boolean;
+}
+
+/** Takes back what a handoff made. Errors: `not_found`, `conflict` when work was added since. */
+export async function undoHandoff(repository: Repository, options: UndoOptions): Promise<Undone> {
+  const journals = new Journals(repository.commonDirectory);
+  const { journals: all } = await journals.list();
+  const made = all.filter(({ state }) => state === 'made');
+  const journal =
+    options.handoff === undefined ? made.at(-1) : made.find(({ handoff }) => handoff === options.handoff);
+  if (journal === undefined) {
+    throw new HoldfastError('not_found', 'There is no handoff to undo in this repository', {
+      next: 'a patch or a folder is yours to delete',
+    });
+  }
+  const keptRef = await takeBack(repository.git, journal, options.force);
+  await journals.remove(journal.handoff);
+  return { journal, keptRef };
+}
+
+export interface Recovery {
+  readonly recovered: readonly Journal[];
+  /** Handoffs that could not be taken back, and why. */
+  readonly failed: readonly { readonly handoff: string; readonly why: string }[];
+}
+
+/** Takes back handoffs whose client was killed before their end. One that cannot be taken back does not stop the others. */
+export async function recoverHandoffs(repository: Repository): Promise<Recovery> {
+  const journals = new Journals(repository.commonDirectory);
+  const { journals: all, damaged } = await journals.list();
+  const recovered: Journal[] = [];
+  const failed = damaged.map((handoff) => ({ handoff, why: 'its journal cannot be read' }));
+  for (const journal of all) {
+    if (journal.state === 'made' || isAlive(journal.pid)) continue;
+    try {
+      await takeBackUnfinished(repository.git, journal);
+      await journals.remove(journal.handoff);
+      recovered.push(journal);
+    } catch (error) {
+      failed.push({ handoff: journal.handoff, why: HoldfastError.from(error).sentence });
+    }
+  }
+  return { recovered, failed };
+}
+
+function isAlive(pid: number): boolean {
+  if (pid === process.pid) return true;
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'EPERM';
+  }
+}
+
+/** Resolves with the reference that keeps later work. */
+async function takeBack(git: Git, journal: Journal, force: boolean): Promise<string | null> {
+  switch (journal.to) {
+    case 'tree':
+      await takeBackTree(git, journal, force);
+      return null;
+    case 'branch':
+      return await takeBackBranch(git, journal, force);
+    case 'worktree':
+      return await takeBackWorktree(git, journal, force);
+  }
+}
+
+async function takeBackTree(git: Git, journal: JournalOf<'tree'>, force: boolean): Promise<void> {
+  const { kept } = await revertTree(git, journal);
+  if (kept.length > 0 && !force) {
+    throw new HoldfastError('conflict', 'The handoff was taken back in part', {
+      why: `${listed(kept)} changed since, and stayed as they are`,
+      next: `the files as they were before are kept in ${journal.undoRef}; \`holdfast handoff undo --force\` only forgets the handoff`,
+    });
+  }
+  // With later changes, the reference is all that is left of the earlier content.
+  if (kept.length === 0) await dropUndoRef(git, journal);
+}
+
+async function takeBackBranch(
+  git: Git,
+  journal: JournalOf<'branch'>,
+  force: boolean,
+): Promise<string | null> {
+  await requireNotCheckedOut(git, journal.branch, null);
+  return await deleteBranch(git, journal, force);
+}
+
+async function takeBackWorktree(
+  git: Git,
+  journal: JournalOf<'worktree'>,
+  force: boolean,
+): Promise<string | null> {
+  await requireNotCheckedOut(git, journal.branch, journal.worktree);
+  let keptRef: string | null = null;
+  if (await isWorktreeOf(git, journal)) {
+    const inside = git.in(journal.worktree);
+    const head = await inside.text(['rev-parse', '--verify', 'HEAD']);
+    const changed = await changedPaths(inside);
+    if ((changed.length > 0 || head !== journal.commit) && !force) {
+      throw new HoldfastError('conflict', 'The handoff was not taken back', {
+        why:
+          changed.length > 0
+            ? `the worktree ${journal.worktree} has work that was added since: ${listed(changed)}`
+            : `the worktree ${journal.worktree} has commits that were added since`,
+        next: 'move that work away, or repeat with --force, which keeps it under a reference',
+      });
+    }
+    if (changed.length > 0 || head !== journal.commit) {
+      keptRef = keptRefOf(journal);
+      await keepWork(inside, head, keptRef);
+    }
+    await git.run(['worktree', 'remove', '--force', '--', journal.worktree], {
+      what: `The worktree ${journal.worktree} could not be removed`,
+    });
+  }
+  return (await deleteBranch(git, journal, force)) ?? keptRef;
+}
+
+/** Whether the folder is still the worktree that the handoff made: something else of that name is the person's. */
+async function isWorktreeOf(git: Git, { worktree }: JournalOf<'worktree'>): Promise<boolean> {
+  const known = (await worktrees(git)).some(({ path }) => path === worktree);
+  return known && ((await lstat(worktree).catch(() => null))?.isDirectory() ?? false);
+}
+
+async function deleteBranch(
+  git: Git,
+  journal: JournalOf<'branch'> | JournalOf<'worktree'>,
+  force: boolean,
+): Promise<string | null> {
+  const reference = `refs/heads/${journal.branch}`;
+  const now = await git.ask(['rev-parse', '--verify', '--quiet', reference]);
+  if (now === null) return null;
+  let keptRef: string | null = null;
+  if (now !== journal.commit) {
+    if (!force) {
+      throw new HoldfastError('conflict', 'The handoff was not taken back', {
+        why: `the branch ${journal.branch} has commits that were added since`,
+        next: 'move them to another branch, or repeat with --force, which keeps them under a reference',
+      });
+    }
+    keptRef = `${keptRefOf(journal)}-branch`;
+    await git.run(['update-ref', keptRef, now]);
+  }
+  await git.run(['update-ref', '-d', reference, now], {
+    what: `The branch ${journal.branch} could not be deleted`,
+  });
+  await git.ask(['config', '--local', '--remove-section', `branch.${journal.branch}`]);
+  return keptRef;
+}
+
+function keptRefOf({ handoff }: Journal): string {
+  return `refs/holdfast/kept/${handoff}`;
+}
+
+/** All files of the worktree, ignored ones too, as a commit that the reference names. */
+async function keepWork(inside: Git, head: string, reference: string): Promise<void> {
+  const commit = await withIndexOf(inside, head, async (env) => {
+    await inside.run(['add', '--all', '--force', '.'], { env });
+    const tree = await inside.text(['write-tree'], { env });
+    const input = Buffer.from('Work that was in a worktree when its handoff was undone\n');
+    return await inside.text(['commit-tree', tree, '-p', head, '-F', '-'], { input });
+  });
+  await inside.run(['update-ref', reference, commit]);
+}
+
+/** Everything that differs from the commit, with untracked and ignored files. */
+async function changedPaths(inside: Git): Promise<RawPath[]> {
+  const status = await inside.bytes([
+    'status',
+    '--porcelain=v1',
+    '-z',
+    '--no-renames',
+    '--untracked-files=all',
+    '--ignored=traditional',
+  ]);
+  return fromBytes(status)
+    .split('\0')
+    .filter((entry) => entry.length > 3)
+    .map((entry) => entry.slice(3));
+}
+
+async function takeBackUnfinished(git: Git, journal: Journal): Promise<void> {
+  switch (journal.to) {
+    case 'tree':
+      await takeBackTree(git, journal, false);
+      return;
+    case 'branch':
+      await takeBackBranch(git, journal, false);
+      return;
+    case 'worktree':
+      await takeBackUnfinishedWorktree(git, journal);
+  }
+}
+
+/** A worktree whose files were being written: files are missing, but none may have been added or changed. */
+async function takeBackUnfinishedWorktree(git: Git, journal: JournalOf<'worktree'>): Promise<void> {
+  if (await isWorktreeOf(git, journal)) {
+    const inside = git.in(journal.worktree);
+    const status = await inside.bytes([
+      'status',
+      '--porcelain=v1',
+      '-z',
+      '--no-renames',
+      '--untracked-files=all',
+    ]);
+    const added = fromBytes(status)
+      .split('\0')
+      .filter(
+        (entry) =>
+          entry.length > 3 && !/^(?:D.|.D)/.test(entry) && !/(?:^|\/)\.gitattributes$/.test(entry.slice(3)),
+      );
+    if (added.length > 0) {
+      throw new HoldfastError('conflict', 'An interrupted handoff was not taken back', {
+        why: `the worktree ${journal.worktree} has other files: ${listed(added.map((entry) => entry.slice(3)))}`,
+        next: `look at them, then remove it with \`git worktree remove --force ${journal.worktree}\``,
+      });
+    }
+    await git.run(['worktree', 'remove', '--force', '--force', '--', journal.worktree]);
+  }
+  await deleteBranch(git, journal, false);
+}
+
+interface Worktree {
+  readonly path: string;
+  readonly branch: string | null;
+}
+
+async function worktrees(git: Git): Promise<Worktree[]> {
+  const listing = await git.text(['worktree', 'list', '--porcelain', '-z']);
+  return listing.split('\0\0').flatMap((block) => {
+    const lines = block.split('\0');
+    const path = lines.find((line) => line.startsWith('worktree '))?.slice('worktree '.length);
+    const branch = lines
+      .find((line) => line.startsWith('branch refs/heads/'))
+      ?.slice('branch refs/heads/'.length);
+    return path === undefined ? [] : [{ path, branch: branch ?? null }];
+  });
+}
+
+/** Errors: `conflict` while a worktree other than `own` is on the branch. */
+async function requireNotCheckedOut(git: Git, branch: string, own: string | null): Promise<void> {
+  const other = (await worktrees(git)).find((one) => one.branch === branch && one.path !== own);
+  if (other === undefined) return;
+  throw new HoldfastError('conflict', 'The handoff was not taken back', {
+    why: `the branch ${branch} is checked out in ${other.path}`,
+    next: 'check out another branch there first',
+  });
+}
+
+function listed(paths: readonly RawPath[]): string {
+  const more = paths.length > MAX_LISTED ? ` and ${paths.length - MAX_LISTED} more` : '';
+  return paths.slice(0, MAX_LISTED).map(readable).join(', ') + more;
+}

@@ -1,0 +1,161 @@
+import { z } from 'zod';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { HandoffIdSchema, ManifestIdSchema } from '../../protocol/handoff.ts';
+import type { Params, Result } from '../../protocol/methods.ts';
+import { parseHash } from '../../snapshot-format/objects.ts';
+import type { Ids } from '../base/ids.ts';
+import type { EventLog } from '../history/event-log.ts';
+import type { BaseTrees } from '../snapshots/base-trees.ts';
+import type { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
+import type { SnapshotService } from '../snapshots/snapshot-service.ts';
+import type { LineageStores } from '../snapshots/store/lineage-stores.ts';
+import type { Database } from '../store/database.ts';
+import type { Operations } from '../store/operations.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import { changesPage, entryOf, readContents, type TreePair } from './changed-files.ts';
+
+const IdsSchema = z.object({ handoff: HandoffIdSchema, manifest: ManifestIdSchema });
+const RecordedSchema = z.object({ handoffId: HandoffIdSchema });
+/** How many prompts a client gets for its commit message. */
+const MAX_PROMPTS = 20;
+const PAGE_EVENTS = 1000;
+
+export interface HandoffServiceOptions {
+  readonly database: Database;
+  readonly operations: Operations;
+  readonly events: EventLog;
+  readonly stores: LineageStores;
+  readonly baseTrees: Pick<BaseTrees, 'find'>;
+  readonly snapshotService: Pick<SnapshotService, 'findSession'>;
+  readonly snapshotCreation: Pick<SnapshotCreation, 'create'>;
+  readonly ids: Ids;
+  /** How many turns, execs and terminals run in a session. */
+  readonly running: (sessionId: string) => number;
+  /** Called in the transaction that records a handoff as made. */
+  readonly onMade: (session: SessionRow, made: Params<'handoff/record'>) => void;
+}
+
+/** What clients ask to hand changes over. The client applies them: the repository is on the person's machine. */
+export class HandoffService {
+  readonly #options: HandoffServiceOptions;
+
+  constructor(options: HandoffServiceOptions) {
+    this.#options = options;
+  }
+
+  async begin(
+    { session: reference, opId }: Params<'handoff/begin'>,
+    signal: AbortSignal,
+  ): Promise<Result<'handoff/begin'>> {
+    const { snapshotService, snapshotCreation, baseTrees, operations, ids, running } = this.#options;
+    const session = snapshotService.findSession(reference);
+    // Before the base is looked up: the first use of a session seeds its workspace.
+    const created = await snapshotCreation.create(session.id, {
+      reason: 'before-handoff',
+      signal,
+      opId: opId === undefined ? undefined : `${opId}.snapshot`,
+    });
+    const base = baseTrees.find(session);
+    if (created === null || base === null) {
+      throw new HoldfastError('invalid_state', `Nothing can be handed over from ${session.name}`, {
+        why: 'what its workspace began with is not known',
+        next: 'use `holdfast snapshot diff` and `holdfast workspace cat`',
+      });
+    }
+    const { result } = operations.runOnce(opId, 'handoff.begin', () => ({
+      handoff: ids.next('hand'),
+      manifest: ids.next('man'),
+    }));
+    const { root, origin, folder, isExact } = base;
+    return {
+      ...IdsSchema.parse(result),
+      sessionId: session.id,
+      sessionName: session.name,
+      profile: session.profile,
+      base: { kind: isExact ? 'seeded' : 'snapshot', root, origin, folder },
+      target: {
+        kind: 'snapshot',
+        snapshot: created.row.id,
+        root: created.row.root,
+        missing: created.row.missing,
+      },
+      running: running(session.id),
+      prompts: this.#prompts(session.id),
+    };
+  }
+
+  async changes(
+    { session, base, target, cursor }: Params<'handoff/changes'>,
+    signal: AbortSignal,
+  ): Promise<Result<'handoff/changes'>> {
+    return await this.#withTrees(session, base, target, async (store, trees) => {
+      const { files, nextCursor } = await changesPage(store, trees, cursor, signal);
+      return { entries: files.map(entryOf), nextCursor };
+    });
+  }
+
+  /** Contents of the page with this cursor. */
+  async contents(
+    { session, base, target, cursor, ...wanted }: Params<'handoff/contents'>,
+    signal: AbortSignal,
+  ): Promise<{ readonly sizes: number[]; readonly bytes: Buffer }> {
+    return await this.#withTrees(session, base, target, async (store, trees) => {
+      const page = await changesPage(store, trees, cursor, signal);
+      return await readContents(store, page, wanted);
+    });
+  }
+
+  /** Appends the event of a step, once. */
+  record(request: Params<'handoff/record'>): Result<'handoff/record'> {
+    const { database, events, snapshotService, onMade } = this.#options;
+    const { session: reference, handoff: handoffId, step, manifest: manifestId, ...what } = request;
+    const session = snapshotService.findSession(reference);
+    return database.transaction(() => {
+      const type = `handoff.${step}` as const;
+      if (this.#isRecorded(session.id, type, handoffId)) return { recorded: false };
+      events.append(session.id, [{ type, data: { handoffId, manifestId, ...what } }]);
+      if (step === 'made') onMade(session, request);
+      return { recorded: true };
+    });
+  }
+
+  async #withTrees<T>(
+    reference: string,
+    base: string,
+    target: string,
+    act: (store: Parameters<typeof changesPage>[0], trees: TreePair) => Promise<T>,
+  ): Promise<T> {
+    const { stores, snapshotService } = this.#options;
+    const { lineage } = snapshotService.findSession(reference);
+    return await stores.use(lineage, async (store) => {
+      const trees = { before: parseHash(base), after: parseHash(target) };
+      if (store.find(trees.before) === null || store.find(trees.after) === null) {
+        throw new HoldfastError('not_found', 'The trees of this handoff are not stored', {
+          why: 'a snapshot was deleted, or they are of another session',
+          next: 'begin the handoff again',
+        });
+      }
+      return await act(store, trees);
+    });
+  }
+
+  #isRecorded(sessionId: string, type: string, handoffId: string): boolean {
+    const { events } = this.#options;
+    for (let after = 0; ;) {
+      const page = events.read(sessionId, { type, after, limit: PAGE_EVENTS });
+      if (page.some(({ data }) => RecordedSchema.safeParse(data).data?.handoffId === handoffId)) return true;
+      const last = page.at(-1);
+      if (last === undefined || page.length < PAGE_EVENTS) return false;
+      after = last.seq;
+    }
+  }
+
+  /** Beginnings of the prompts, the oldest first. */
+  #prompts(sessionId: string): string[] {
+    const queued = this.#options.events.read(sessionId, { type: 'turn.queued', limit: MAX_PROMPTS });
+    return queued.flatMap(({ data }) => {
+      const { preview } = z.object({ preview: z.string() }).safeParse(data).data ?? {};
+      return preview === undefined ? [] : [preview.slice(0, 2000)];
+    });
+  }
+}
