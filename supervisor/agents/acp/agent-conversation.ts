@@ -415,11 +415,9 @@ export class AgentConversation {
     for (const { start, bytes } of this.#options.store.input(this.sessionId)) {
       if (start + bytes.length <= this.#accepted) continue;
       const from = Math.max(start, this.#accepted);
-      const { accepted, undecided } = await this.#channel.write(
-        processId,
-        from,
-        bytes.subarray(from - start),
-      );
+      const written = await this.#write(processId, from, bytes.subarray(from - start));
+      if (written === null) return;
+      const { accepted, undecided } = written;
       if (undecided) {
         this.#machine.fail(
           interruptedOutcome('a crash left it unknown whether the agent received a message'),
@@ -429,6 +427,16 @@ export class AgentConversation {
       this.#accepted = Math.max(this.#accepted, accepted);
       // Its input is full: it reads on later, and its output is read meanwhile.
       if (this.#accepted < start + bytes.length) return;
+    }
+  }
+
+  /** Null while so much input waits for the agent that no more is taken. */
+  async #write(processId: string, from: number, bytes: Buffer) {
+    try {
+      return await this.#channel.write(processId, from, bytes);
+    } catch (error) {
+      if (error instanceof HoldfastError && error.code === 'overloaded') return null;
+      throw error;
     }
   }
 

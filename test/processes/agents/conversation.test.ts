@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { HoldfastError } from '../../../protocol/errors.ts';
 import { givenConversation } from '../../fixtures/agents/conversation.ts';
 import { waitUntil } from '../../fixtures/sidecar/turns.ts';
 
@@ -376,9 +377,46 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     expect((await given.outcome(turn)).error?.data.why).toBe('it is not signed in');
   });
 
+  test('a message that cannot be stored is left out, and nothing else is lost', async () => {
+    let failures = 0;
+    const given = givenConversation({
+      onSave: ({ commit }) => {
+        const isPoison = commit.events.some(({ bytes }) => bytes?.includes('POISON') === true);
+        if (!isPoison) return;
+        failures += 1;
+        throw new HoldfastError('internal', 'The database refused an operation');
+      },
+    });
+    const turn = await given.prompt('say a', 'think POISON', 'say b', 'say c');
+    expect((await given.outcome(turn)).status).toBe('succeeded');
+    expect(given.said(turn)).toBe('abc');
+    expect(given.notices(turn)).toEqual(['message_skipped']);
+    expect(failures).toBe(2);
+    const next = await given.prompt('count');
+    await given.outcome(next);
+    expect(given.said(next)).toBe('prompt 2');
+  });
+
+  test('on a full disk the conversation waits, and goes on where it was', async () => {
+    let isFull = false;
+    const given = givenConversation({
+      onSave: () => {
+        if (isFull) throw new HoldfastError('no_space', 'The disk is full');
+      },
+    });
+    const turn = await given.prompt('say a', 'sleep 300', 'say b', 'sleep 300', 'say c');
+    await until(() => given.live.length > 0);
+    isFull = true;
+    await sleep(1500);
+    expect(given.conversations.storeFailure('ses-aaaaaaaaaaaaaaaa')?.code).toBe('no_space');
+    isFull = false;
+    expect((await given.outcome(turn)).status).toBe('succeeded');
+    expect(given.said(turn)).toBe('abc');
+    expect(given.live.join('')).toBe('abc');
+  });
+
   test('lost connections to the sidecar change nothing', async () => {
     const given = givenConversation();
-    const { HoldfastError } = await import('../../../protocol/errors.ts');
     const turn = await given.prompt('say a', 'sleep 200', 'say b');
     for (let nth = 0; nth < 6; nth++) {
       given.channel.failures.push(new HoldfastError('connection_closed', 'gone'));
