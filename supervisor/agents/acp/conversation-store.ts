@@ -84,10 +84,18 @@ export class ConversationStore {
           askedAt: now(),
         });
       }
-      for (const { id, option, by } of commit.settled)
-        permissions.markAnswered(id, { answeredAt: now(), answer: option, answeredBy: by });
-      // An answer that was stored elsewhere has its event already.
-      events.append(sessionId, entries);
+      const answeredBefore = new Set<string>();
+      for (const { id, option, by } of commit.settled) {
+        if (!permissions.markAnswered(id, { answeredAt: now(), answer: option, answeredBy: by }))
+          answeredBefore.add(id);
+      }
+      // A person was faster: that answer counts, and has its event.
+      const isOutdated = (entry: EventEntry): boolean =>
+        entry.type === 'permission.answered' && answeredBefore.has(entry.data.permissionId);
+      events.append(
+        sessionId,
+        entries.filter((entry) => !isOutdated(entry)),
+      );
       if (errorOutput !== null)
         output.store(errorOutput.turnId, 'stderr', errorOutput.offset, errorOutput.bytes);
     });

@@ -2,7 +2,7 @@ import type { ContentBlock } from '@agentclientprotocol/sdk';
 import type { PermissionOption } from '../../../protocol/agent-events.ts';
 import type { Permissions } from '../../../protocol/profile.ts';
 import { PERMISSION_LIMITS } from '../../../protocol/permissions.ts';
-import { chooseOption, decide } from '../permission-policy.ts';
+import { chooseOption } from '../permission-policy.ts';
 import { cutJson, cutText } from './bounded-text.ts';
 import {
   type Commit,
@@ -14,7 +14,9 @@ import {
 } from './effects.ts';
 import { OpenMessage } from './messages.ts';
 import { CANCELLED, SUCCEEDED, refusedOutcome, silentOutcome, stoppedOutcome } from './outcomes.ts';
+import { automaticAnswer, commandOf, optionsOf } from './permission-requests.ts';
 import * as requests from './requests.ts';
+import { MODE_SETTING, type Setting, describeMissingModel, findValue, settingsOf } from './settings.ts';
 import type { AcpState, AgentTurn, AgentTurnOutcome, Connection, PendingRequest } from './state.ts';
 import { ToolCalls } from './tool-calls.ts';
 import {
@@ -23,9 +25,7 @@ import {
   ChunkSchema,
   FROM_AGENT,
   InitializeResultSchema,
-  MODE_SETTING,
   OpenedSchema,
-  PermissionOptionOfAgentSchema,
   PermissionParamsSchema,
   PromptResultSchema,
   RPC_ERRORS,
@@ -33,13 +33,11 @@ import {
   RpcErrorSchema,
   type RpcId,
   RpcIdSchema,
-  type Setting,
   ToolUpdateSchema,
   type Update,
   UpdateParamsSchema,
   UsageSchema,
   VERSION,
-  settingsOf,
   textOf,
 } from './wire.ts';
 
@@ -59,7 +57,6 @@ const MAX_NOTICES = 100;
 /** What an event costs of the turn's limit of output, at least: a row, two hashes and an index entry. */
 const EVENT_BYTES = 1024;
 const PLAN_BYTES = 256 * 1024;
-const MAX_OPTIONS = 16;
 
 export interface MachineOptions {
   /** Our version, for the agent. */
@@ -794,19 +791,8 @@ export class AcpMachine {
       this.#settle(asked.id, chooseOption(asked.options, 'reject_once'), { kind: 'turn', name: null });
       return;
     }
-    const decision = decide(this.#options.permissions, asked);
-    if (decision.answer === 'ask') return;
-    const option =
-      chooseOption(asked.options, decision.answer === 'allow' ? 'allow_once' : 'reject_once') ??
-      (decision.answer === 'allow' ? chooseOption(asked.options, 'allow_always') : null);
-    // An agent that offers no rejection gets `cancelled`; one that offers nothing to allow is a question for a person.
-    if (option === null && decision.answer === 'allow') return;
-    const { rule } = decision;
-    this.#settle(
-      asked.id,
-      option,
-      rule === null ? { kind: 'profile', name: null } : { kind: 'rule', name: rule },
-    );
+    const answer = automaticAnswer(this.#options.permissions, asked);
+    if (answer !== null) this.#settle(asked.id, answer.option, answer.by);
   }
 
   #settle(id: string, option: PermissionOption | null, by: SettledPermission['by']): void {
@@ -885,37 +871,4 @@ export class AcpMachine {
 
 function deadlineOf(what: PendingRequest['what'], now: number): number | null {
   return what === 'prompt' ? null : now + DEADLINES_MS[what];
-}
-
-function optionsOf(items: readonly unknown[]): PermissionOption[] {
-  const options: PermissionOption[] = [];
-  for (const item of items.slice(0, 4 * MAX_OPTIONS)) {
-    const { success, data } = PermissionOptionOfAgentSchema.safeParse(item);
-    if (!success || options.length >= MAX_OPTIONS || options.some(({ id }) => id === data.optionId)) continue;
-    options.push({ id: data.optionId, name: cutText(data.name, 200), kind: data.kind });
-  }
-  return options;
-}
-
-const COMMAND_CHARACTERS = 8192;
-
-/** The command of a tool call, as most agents name it. */
-function commandOf(input: unknown): string | null {
-  if (typeof input !== 'object' || input === null) return null;
-  const command: unknown = Object.getOwnPropertyDescriptor(input, 'command')?.value;
-  const words: unknown = Array.isArray(command)
-    ? command.filter((word) => typeof word === 'string').join(' ')
-    : command;
-  return typeof words === 'string' && words.length <= COMMAND_CHARACTERS ? words : null;
-}
-
-function findValue({ values }: Setting, wanted: string): string | undefined {
-  return (values.find(({ value }) => value === wanted) ?? values.find(({ name }) => name === wanted))?.value;
-}
-
-function describeMissingModel(model: string, models: Setting | undefined): string {
-  if (models === undefined)
-    return `The model ${model} was not set: the agent does not let its model be chosen`;
-  const known = models.values.slice(0, 20).map(({ value }) => value);
-  return `The model ${model} was not set: the agent has ${known.join(', ')}`;
 }

@@ -9,7 +9,8 @@ import {
 } from '../../../protocol/agent-events.ts';
 import { ContentSchema } from '../../../protocol/contents.ts';
 import { TurnErrorSchema } from '../../../protocol/events.ts';
-import { RpcIdSchema, SettingSchema } from './wire.ts';
+import { SettingSchema } from './settings.ts';
+import { RpcIdSchema } from './wire.ts';
 
 /**
  * What is known of a conversation with an agent: everything that the next supervisor needs to read on at the stored offset. It is

@@ -45,8 +45,8 @@ export const RpcIdSchema = z.union([z.string().max(200), z.number()]);
 export type RpcId = z.infer<typeof RpcIdSchema>;
 
 /** A value that is used if it is what we expect, and otherwise as if the agent had not sent it. */
-const lenient = <T extends z.ZodType>(schema: T) => schema.nullish().catch(undefined);
-const text = (characters: number) => z.string().max(characters);
+export const lenient = <T extends z.ZodType>(schema: T) => schema.nullish().catch(undefined);
+export const text = (characters: number) => z.string().max(characters);
 
 export const RpcErrorSchema = z.object({
   code: z.number().catch(0),
@@ -77,15 +77,6 @@ export const InitializeResultSchema = z.object({
   ),
 });
 
-const SelectValueSchema = z.object({ value: text(500), name: z.string().catch('') });
-const ConfigOptionSchema = z.object({
-  id: text(200),
-  name: z.string().catch(''),
-  category: lenient(z.string()),
-  type: lenient(z.string()),
-  currentValue: z.unknown().optional(),
-  options: z.unknown().optional(),
-});
 const ModesSchema = z.object({
   currentModeId: text(500),
   availableModes: z.array(z.unknown()).catch([]),
@@ -97,74 +88,6 @@ export const OpenedSchema = z.object({
   modes: lenient(ModesSchema),
   configOptions: lenient(z.array(z.unknown())),
 });
-
-/** A setting that an agent offers. */
-export const SettingSchema = z.object({
-  id: z.string(),
-  name: z.string(),
-  /** `mode`, `model` or another of the protocol's; empty for none. */
-  category: z.string(),
-  value: z.string(),
-  values: z.array(z.object({ value: z.string(), name: z.string() })),
-  /** How it is set: as a config option, or, with agents that have only modes, as a mode. */
-  via: z.enum(['option', 'mode']),
-});
-export type Setting = z.infer<typeof SettingSchema>;
-
-const MAX_SETTINGS = 32;
-const MAX_VALUES = 100;
-export const MODE_SETTING = 'mode';
-
-/** The settings in the answer to `session/new` and its like, or in an update. Config options come before modes. */
-export function settingsOf(opened: Pick<z.infer<typeof OpenedSchema>, 'modes' | 'configOptions'>): Setting[] {
-  const options = (opened.configOptions ?? []).slice(0, MAX_SETTINGS).flatMap((item): Setting[] => {
-    const { success, data } = ConfigOptionSchema.safeParse(item);
-    if (!success) return [];
-    if (typeof data.currentValue === 'boolean') {
-      const values = [true, false].map((value) => ({ value: String(value), name: value ? 'on' : 'off' }));
-      return [{ ...namesOf(data), value: String(data.currentValue), values, via: 'option' }];
-    }
-    if (typeof data.currentValue !== 'string') return [];
-    return [
-      {
-        ...namesOf(data),
-        value: data.currentValue.slice(0, 500),
-        values: valuesOf(data.options),
-        via: 'option',
-      },
-    ];
-  });
-  const { modes } = opened;
-  if (modes === undefined || modes === null || options.some(({ category }) => category === 'mode'))
-    return options;
-  const values = modes.availableModes.slice(0, MAX_VALUES).flatMap((mode) => {
-    const { success, data } = z.object({ id: text(500), name: z.string().catch('') }).safeParse(mode);
-    return success ? [{ value: data.id, name: data.name.slice(0, 200) }] : [];
-  });
-  return [
-    ...options,
-    { id: MODE_SETTING, name: 'Mode', category: 'mode', value: modes.currentModeId, values, via: 'mode' },
-  ];
-}
-
-function namesOf(option: z.infer<typeof ConfigOptionSchema>) {
-  return { id: option.id, name: option.name.slice(0, 200), category: (option.category ?? '').slice(0, 100) };
-}
-
-/** Values, which agents may have in groups. */
-function valuesOf(options: unknown): { value: string; name: string }[] {
-  if (!Array.isArray(options)) return [];
-  return (options as unknown[])
-    .flatMap((item): unknown[] => {
-      const group = z.object({ options: z.array(z.unknown()) }).safeParse(item);
-      return group.success ? group.data.options : [item];
-    })
-    .slice(0, MAX_VALUES)
-    .flatMap((item) => {
-      const { success, data } = SelectValueSchema.safeParse(item);
-      return success ? [{ value: data.value, name: data.name.slice(0, 200) }] : [];
-    });
-}
 
 export const PromptResultSchema = z.object({ stopReason: z.string().catch('end_turn') });
 
