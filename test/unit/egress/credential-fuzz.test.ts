@@ -116,7 +116,15 @@ test(
         const safe = guard.push(text.subarray(from, from + size));
         from += size;
         if (safe === null) cut = true;
-        else passed.push(Buffer.from(safe));
+        else {
+          passed.push(Buffer.from(safe));
+          // Held back is what may become a pattern, and no more.
+          const read = text.subarray(0, from).toString();
+          const kept = longestBeginning(patterns.map(String), read);
+          const went = Buffer.concat(passed).toString();
+          if (went !== read.slice(0, read.length - kept))
+            throw new Error(`${went} went of ${read}: ${JSON.stringify(patterns.map(String))}`);
+        }
       }
       if (!cut) passed.push(guard.end());
       const seen = Buffer.concat(passed);
@@ -131,6 +139,13 @@ test(
   },
   SOAK_MS,
 );
+
+/** Length of the longest end of `text` that begins one of these words. */
+function longestBeginning(words: readonly string[], text: string): number {
+  for (let length = text.length; length > 0; length -= 1)
+    if (words.some((word) => word.startsWith(text.slice(-length)))) return length;
+  return 0;
+}
 
 test('random secrets of all lengths are found in each of their forms, between other bytes', () => {
   for (let length = 8; length <= 300; length += 1) {
