@@ -4,9 +4,11 @@ import type { CliIo } from './io.ts';
 import { Registry } from './registry.ts';
 import type { Runner } from './registry.ts';
 import { registerCompletion } from './commands/completion.ts';
+import { registerSearch } from './commands/conversation.ts';
 import { registerConnect } from './commands/connect.ts';
 import { registerEvents } from './commands/events.ts';
 import { registerExec } from './commands/exec.ts';
+import { registerMemory } from './commands/memory.ts';
 import { registerHandoff } from './commands/handoff.ts';
 import { registerPermissions } from './commands/permissions.ts';
 import { registerPolicy } from './commands/policy.ts';
@@ -88,6 +90,8 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   root.commandsGroup(HEADINGS.sessions);
   const session = registerSessions(registry);
   registerEvents(registry, session);
+  registerSearch(registry, session);
+  registerMemory(registry);
   registerWorkspace(registry);
   registerSnapshots(registry);
   registerReview(registry);
@@ -106,10 +110,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
       .description('show help for a command')
       .helpGroup(HEADINGS.maintenance),
   );
-  registry.registerUnavailable(root, [
-    ...['memory', 'manifest', 'check', 'setup'],
-    ...['retention', 'host', 'serve'],
-  ]);
-  registry.registerUnavailable(session, ['search', 'undelete', 'move']);
+  registry.registerUnavailable(root, [...['manifest', 'check', 'setup'], ...['retention', 'host', 'serve']]);
+  registry.registerUnavailable(session, ['undelete', 'move']);
   return root;
 }

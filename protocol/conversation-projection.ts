@@ -143,7 +143,8 @@ function beside(step: Step, entry: EventEntry): readonly ItemChange[] {
       });
     case 'agent.connected': {
       const { turnId, name, version, how, why } = entry.data;
-      return one({ ...step.begun(turnId), type: 'connected', name, version, how, why });
+      const item = { ...step.begun(turnId), type: 'connected' as const, name, version, how, why };
+      return [{ key: 'connected', item }];
     }
     case 'turn.restarted':
       return one({ ...mark(entry.data.turnId), mark: 'restarted' });
@@ -178,7 +179,7 @@ function beside(step: Step, entry: EventEntry): readonly ItemChange[] {
       return one({ ...mark(), mark: 'memory', version, author });
     }
     case 'conversation.started-over':
-      return one({ ...mark(), mark: 'started-over', memory: entry.data.memory });
+      return [{ key: 'started-over', item: { ...mark(), mark: 'started-over', memory: entry.data.memory } }];
     default:
       return [];
   }

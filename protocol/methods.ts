@@ -26,6 +26,7 @@ import { FILES_METHODS } from './files.ts';
 import { HOST_METHODS, HOST_NOTIFICATIONS } from './host.ts';
 import { HANDOFF_METHODS } from './handoff.ts';
 import { HomeIdSchema, SnapshotIdSchema } from './ids.ts';
+import { MEMORY_METHODS } from './memory.ts';
 import { ProfileNameSchema } from './profile.ts';
 import { SECRET_METHODS } from './secrets.ts';
 import { REVIEW_METHODS } from './review.ts';
@@ -448,6 +449,7 @@ export const METHODS = {
   ...CONTENT_METHODS,
   ...PERMISSION_METHODS,
   ...CONVERSATION_METHODS,
+  ...MEMORY_METHODS,
   ...POLICY_METHODS,
   ...SECRET_METHODS,
   ...FILES_METHODS,

@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import type { Session } from '../../protocol/entities.ts';
 import type { Params } from '../../protocol/methods.ts';
 import type { ResumeSource } from '../../protocol/snapshots.ts';
+import { showConversation } from './conversation.ts';
 import { confirmSessionDeletion } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
@@ -132,12 +133,18 @@ function registerList(registry: Registry, group: Command): void {
 }
 
 function registerShow(registry: Registry, group: Command): void {
-  const command = registry.command(group, {
-    usage: 'show <session>',
-    description: 'show the details of a session',
-    operands: ['session'],
-  });
-  registry.setAction(command, async (context, _options, reference: string) => {
+  const command = registry
+    .command(group, {
+      usage: 'show <session>',
+      description: 'show the details of a session, or its conversation',
+      operands: ['session'],
+    })
+    .option('--conversation', 'print the conversation; with --json one item per line');
+  registry.setAction(command, async (context, options: { conversation?: boolean }, reference: string) => {
+    if (options.conversation === true) {
+      await showConversation(context, reference);
+      return undefined;
+    }
     const { session } = await context.call('session/show', { session: reference });
     if (context.json) await context.printJson({ session });
     else await context.print(...formatSession(session, context.style, context.io.now()));

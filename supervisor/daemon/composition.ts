@@ -13,6 +13,8 @@ import { ConversationReader } from '../conversation/conversation-reader.ts';
 import { ConversationSearch } from '../conversation/conversation-search.ts';
 import { Conversations } from '../conversation/conversations.ts';
 import { SessionCredentials } from '../egress/credentials/session-credentials.ts';
+import { Handover } from '../conversation/handover.ts';
+import { SessionMemory } from '../conversation/session-memory.ts';
 import { Egress } from '../egress/egress.ts';
 import { Policies } from '../egress/policies.ts';
 import { nameResolver } from '../egress/resolver.ts';
@@ -74,7 +76,6 @@ import { AgentConversationRows } from '../store/agent-conversations.ts';
 import { PermissionRows } from '../store/permissions.ts';
 import { ClientNames } from '../rpc/client-names.ts';
 import { SidecarProcessChannel } from '../workspace/sidecar-process-channel.ts';
-import { handoverText } from '../agents/acp/handover.ts';
 import { Freezes } from '../store/freezes.ts';
 import type { Home } from '../store/home.ts';
 import { Operations } from '../store/operations.ts';
@@ -198,7 +199,10 @@ function openStorage(home: Home, log: Log) {
   const artifacts = new Artifacts(home);
   const contents = new Contents(database, artifacts);
   const own = { database, sessions, events, contents };
+  const operations = new Operations(database);
   const conversations = new Conversations({ ...own, log: log.child('conversations') });
+  const conversationReader = new ConversationReader({ ...own, conversations });
+  const sessionMemory = new SessionMemory({ ...own, operations });
   return {
     home,
     database,
@@ -208,7 +212,7 @@ function openStorage(home: Home, log: Log) {
     reviewRows: new ReviewRows(database),
     bases: new WorkspaceBases(database),
     profiles: new Profiles(database),
-    operations: new Operations(database),
+    operations,
     reserve: new DiskReserve(home),
     stores: new LineageStores(home),
     events,
@@ -216,7 +220,9 @@ function openStorage(home: Home, log: Log) {
     contents,
     output: new TurnOutput(database, events, contents, artifacts),
     conversations,
-    conversationReader: new ConversationReader({ ...own, conversations }),
+    conversationReader,
+    sessionMemory,
+    handover: new Handover({ conversations, reader: conversationReader, memory: sessionMemory }),
     conversationSearch: new ConversationSearch({ ...own, conversations }),
     conversationLive: new ConversationLive({
       events,
@@ -432,16 +438,7 @@ function createAgents(
   program: Program,
   log: Log,
 ) {
-  const {
-    database,
-    turns,
-    conversationLive: live,
-    conversationReader,
-    lifecycle,
-    freezing,
-    records,
-    now,
-  } = below;
+  const { database, turns, conversationLive: live, handover, lifecycle, freezing, records, now } = below;
   const rows = new PermissionRows(database);
   const permissions: Permissions = new Permissions({
     ...below,
@@ -461,8 +458,8 @@ function createAgents(
     }),
     onLive: (sessionId, { turnId, message, role, text }) =>
       live.append(sessionId, turnId, message, role, text),
-    handover: (sessionId, turnId) => handoverText(conversationReader, sessionId, turnId),
-    mustStartOver: () => Promise.resolve(false),
+    handover: (sessionId, turnId) => handover.textFor(sessionId, { exceptTurn: turnId }),
+    mustStartOver: (sessionId) => handover.mustStartOver(sessionId),
     answerTo: (id) => permissions.answerTo(id),
     isStill: (sessionId) => freezing.isFrozen(sessionId) || records.peek(sessionId)?.status === 'paused',
     version: program.info.version,

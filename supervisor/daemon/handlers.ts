@@ -92,6 +92,7 @@ export function createHandlers(
       reader: services.conversationReader,
       live: services.conversationLive,
       search: services.conversationSearch,
+      memory: services.sessionMemory,
       sessionId,
     }),
     ...reviewHandlers<ClientPeer>({

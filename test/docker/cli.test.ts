@@ -352,7 +352,7 @@ describe('what scripts rely on', () => {
     [['session', 'resume', 'shell/default', '--from', 'memory'], 1, /^error not_supported: /],
     [['session', 'frobnicate'], 2, /^error usage: /],
     [['snapshot', 'create', 'x'], 1, /^error not_found: /],
-    [['memory', 'list'], 2, /^error not_supported: /],
+    [['retention', 'plan'], 2, /^error not_supported: /],
     [['undeploy', 'counter'], 1, /^error confirmation_required: .*--force/],
     [['exec', 'nobody', '--', 'true'], 1, /^error not_found: /],
     [['deploy', '/nonexistent'], 1, /^error [a-z_]+: /],

@@ -7,12 +7,15 @@ import type { ConversationLive } from '../../conversation/conversation-live.ts';
 import type { ConversationReader } from '../../conversation/conversation-reader.ts';
 import type { ConversationSearch } from '../../conversation/conversation-search.ts';
 import { ConversationSubscription } from '../../conversation/conversation-subscription.ts';
+import type { SessionMemory } from '../../conversation/session-memory.ts';
 import type { EventLog } from '../../history/event-log.ts';
 
 type Client = Pick<Peer<typeof METHODS, EmptyMap, typeof NOTIFICATIONS>, 'notify' | 'closed'>;
 type ConversationMethods = {
   [
-    M in keyof typeof METHODS as M extends `conversation/${string}` | 'session/search' ? M : never
+    M in keyof typeof METHODS as M extends `${'conversation' | 'memory'}/${string}` | 'session/search'
+      ? M
+      : never
   ]: (typeof METHODS)[M];
 };
 
@@ -20,16 +23,17 @@ export interface ConversationHandlersOptions {
   readonly reader: ConversationReader;
   readonly live: ConversationLive;
   readonly search: ConversationSearch;
+  readonly memory: SessionMemory;
   readonly events: EventLog;
   readonly sessionId: (reference: string) => string;
   readonly ids: Ids;
 }
 
-/** The answers to `conversation/*` and `session/search`. */
+/** The answers to `conversation/*`, `memory/*` and `session/search`. */
 export function conversationHandlers<P extends Client>(
   options: ConversationHandlersOptions,
 ): Handlers<ConversationMethods, P> {
-  const { reader, live, search, events, sessionId, ids } = options;
+  const { reader, live, search, memory, events, sessionId, ids } = options;
   const subscriptions = new Map<
     string,
     { readonly client: P; readonly subscription: ConversationSubscription }
@@ -85,5 +89,11 @@ export function conversationHandlers<P extends Client>(
         ...{ text, profile, limit, cursor },
         sessionId: session === undefined ? null : sessionId(session),
       }),
+
+    'memory/show': ({ session, version }) => ({ memory: memory.show(sessionId(session), version) }),
+    'memory/set': ({ session, text, ifVersion, opId }) => ({
+      memory: memory.set(sessionId(session), { text, ifVersion, opId, author: 'person' }),
+    }),
+    'memory/history': ({ session, before, limit }) => memory.history(sessionId(session), { before, limit }),
   };
 }

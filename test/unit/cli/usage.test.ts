@@ -41,7 +41,7 @@ describe('a command line that is wrong ends with 2 and says how', () => {
 
   test.each([
     ['snapshot', 'export', 'a'],
-    ['memory', 'show', 'a'],
+    ['setup', 'status', 'a'],
     ['manifest', 'show', 'a', '--json'],
     ['manifest', 'a'],
     ['manifest', 'a', '--to', 'branch'],
@@ -64,7 +64,7 @@ describe('help', () => {
       expect(stdout).toContain(word);
     }
     expect(stdout).toContain('snapshot');
-    expect(stdout).not.toMatch(/memory|__complete|manifest/);
+    expect(stdout).not.toMatch(/__complete|manifest/);
   });
 
   test.each([

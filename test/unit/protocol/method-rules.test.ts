@@ -20,6 +20,8 @@ const READING: readonly MethodName[] = [
   'content/read',
   'conversation/read',
   'session/search',
+  'memory/show',
+  'memory/history',
   'turn/show',
   'turn/list',
   'turn/wait',
