@@ -10,3 +10,5 @@ declare const __BUILD_TIME__: string;
 declare const __SIDECAR_IMAGE__: string;
 /** `holdfast/agent:<hash of its recipe>`: what a profile without an image runs in. */
 declare const __AGENT_IMAGE__: string;
+/** The version of Node that the program runs with, and that it brings to hosts that lack it. */
+declare const __NODE_VERSION__: string;

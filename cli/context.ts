@@ -13,8 +13,10 @@ import type { Style } from './render/style.ts';
 /** What every command gets: its input and output streams, the supervisor, and the handling of ^C. */
 export interface ContextOptions {
   readonly io: CliIo;
-  /** Absolute path of the installation. */
+  /** Absolute path of the installation on this machine. */
   readonly home: string;
+  /** The machine that commands are for, by its name; null: this one. */
+  readonly host: string | null;
   readonly json: boolean;
   readonly connect: (start: StartMode) => ReconnectingClient;
 }
@@ -22,6 +24,7 @@ export interface ContextOptions {
 export class Context {
   readonly io: CliIo;
   readonly home: string;
+  readonly host: string | null;
   readonly json: boolean;
   readonly stdout: Output;
   readonly stderr: Output;
@@ -42,6 +45,7 @@ export class Context {
   constructor(options: ContextOptions) {
     this.io = options.io;
     this.home = options.home;
+    this.host = options.host;
     this.json = options.json;
     this.#connect = options.connect;
     const { stdout, stderr } = createOutputs(options.io);

@@ -9,9 +9,34 @@ async function main(argv: readonly string[]): Promise<number> {
     const { runSupervisor } = await import('../supervisor/daemon/run.ts');
     return await runSupervisor(bundle);
   }
+  if (group === 'host-connector') return await runHostConnector(bundle, argv.slice(1));
+  if (group === 'host-askpass') {
+    const [, home = '', host = '', build = '', question = ''] = argv;
+    const { runAskpass } = await import('../hosts/connector/askpass.ts');
+    return await runAskpass(home, host, build, question, process.env);
+  }
   const { processIo, runCli } = await import('./main.ts');
   const { supervisorCommand } = await import('../protocol/client/start.ts');
-  return await runCli(argv, processIo(supervisorCommand(process.execPath, bundle)));
+  return await runCli(
+    argv,
+    processIo({
+      supervisorCommand: supervisorCommand(process.execPath, bundle),
+      connectorCommand: [process.execPath, bundle, 'host-connector'],
+    }),
+  );
+}
+
+/** Owns the ssh connection to a host. Clients start it. */
+async function runHostConnector(bundle: string, [host = '', home = '']: readonly string[]): Promise<number> {
+  const { runConnector } = await import('../hosts/connector/run-connector.ts');
+  return await runConnector({
+    home,
+    host,
+    bundle,
+    build: __BUILD_ID__,
+    nodeVersion: __NODE_VERSION__,
+    environment: process.env,
+  });
 }
 
 function failed(error: unknown): number {

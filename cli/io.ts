@@ -23,13 +23,15 @@ export interface CliIo {
   readonly cwd: string;
   /** The command that starts a supervisor, without its home. */
   readonly supervisorCommand: readonly string[];
+  /** The command that starts the connector of a host; its name and our home follow. */
+  readonly connectorCommand: readonly string[];
   now(): number;
   /** Calls `listener` at each such signal of this process until the returned function is called. */
   onSignal(signal: CliSignal, listener: () => void): () => void;
 }
 
-/** The real process. `supervisorCommand` is usually this very program with `supervisor run`. */
-export function processIo(supervisorCommand: readonly string[]): CliIo {
+/** The real process. The commands are usually this very program with `supervisor run` and `host-connector`. */
+export function processIo(commands: Pick<CliIo, 'supervisorCommand' | 'connectorCommand'>): CliIo {
   return {
     // A getter, because merely reading process.stdin opens it.
     get stdin() {
@@ -39,7 +41,7 @@ export function processIo(supervisorCommand: readonly string[]): CliIo {
     stderr: process.stderr,
     env: process.env,
     cwd: process.cwd(),
-    supervisorCommand,
+    ...commands,
     now: () => Date.now(),
     onSignal(signal, listener) {
       process.on(signal, listener);

@@ -17,6 +17,12 @@ export async function showLog(
   context: Context,
   options: { readonly lines: number; readonly follow: boolean },
 ): Promise<number> {
+  if (context.host !== null) {
+    throw new HoldfastError('not_supported', `The log of ${context.host} cannot be shown from here`, {
+      why: 'only files of this machine can be read',
+      next: `run \`holdfast supervisor logs\` on ${context.host}, or \`holdfast host doctor ${context.host}\` here`,
+    });
+  }
   const { log } = homePaths(context.home);
   const file = await openLog(log);
   if (file === undefined && !options.follow) {

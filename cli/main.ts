@@ -39,13 +39,18 @@ async function runAction(
   act: (context: Context) => Promise<number | undefined>,
 ): Promise<number> {
   const home = options.home === undefined ? homeFromEnvironment(io.env) : resolve(io.cwd, options.home);
-  const context = new Context({
+  const host = options.host === undefined || options.host === 'local' ? null : options.host;
+  const context: Context = new Context({
     io,
     home,
+    host,
     json: options.json === true,
     connect: (start) =>
       new ReconnectingClient({
-        connect: async (mode) => (await import('./dial.ts')).dialSupervisor({ home, io, start: mode }),
+        connect: async (mode) => {
+          if (host === null) return (await import('./dial.ts')).dialSupervisor({ home, io, start: mode });
+          return (await import('./dial-host.ts')).dialHost(context, host, mode);
+        },
         start,
         onWaiting: () =>
           void context

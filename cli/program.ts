@@ -10,6 +10,7 @@ import { registerEvents } from './commands/events.ts';
 import { registerExec } from './commands/exec.ts';
 import { registerMemory } from './commands/memory.ts';
 import { registerHandoff } from './commands/handoff.ts';
+import { registerHosts } from './commands/hosts.ts';
 import { registerPermissions } from './commands/permissions.ts';
 import { registerPolicy } from './commands/policy.ts';
 import { registerProfiles } from './commands/profiles.ts';
@@ -100,6 +101,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   registerHandoff(registry);
   root.commandsGroup(HEADINGS.maintenance);
   registerMaintenance(registry);
+  registerHosts(registry);
   registerSupervisor(registry);
   registerConnect(registry);
   registerCompletion(registry);
@@ -110,7 +112,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
       .description('show help for a command')
       .helpGroup(HEADINGS.maintenance),
   );
-  registry.registerUnavailable(root, [...['manifest', 'check', 'setup'], ...['retention', 'host', 'serve']]);
+  registry.registerUnavailable(root, [...['manifest', 'check', 'setup'], ...['retention', 'serve']]);
   registry.registerUnavailable(session, ['undelete', 'move']);
   return root;
 }

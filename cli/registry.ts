@@ -7,6 +7,8 @@ import { EXIT, notInThisVersion } from './failure.ts';
 export interface CommonOptions {
   readonly json?: boolean;
   readonly home?: string;
+  /** Another machine, by its name in the list of hosts. */
+  readonly host?: string;
 }
 
 /** What a command does. Resolves with the exit code; undefined means 0. */
@@ -27,6 +29,8 @@ export interface CommandOptions {
   readonly operands?: readonly OperandKind[];
   /** For commands that stream raw bytes and have no JSON document to print. */
   readonly withoutJson?: boolean;
+  /** For commands that concern only this machine. */
+  readonly withoutHost?: boolean;
   readonly hidden?: boolean;
 }
 
@@ -62,8 +66,8 @@ export class Registry {
       .description(options.description);
     if (options.withoutJson !== true) command.option('--json', 'print only JSON on standard output');
     command.option('--home <dir>', 'the installation to use (default: $HOLDFAST_HOME or ~/.holdfast)');
-    // Declared so that it is refused as unsupported rather than as an unknown option.
-    command.addOption(new Option('--host <name>').hideHelp());
+    if (options.withoutHost !== true)
+      command.addOption(new Option('--host <name>', 'the machine to use (see `holdfast host list`)'));
     if (options.examples !== undefined) {
       command.addHelpText(
         'after',
@@ -85,9 +89,8 @@ export class Registry {
     action: Action<Operands, Options>,
   ): void {
     command.action(async (...given: unknown[]) => {
-      const options = given.at(-2) as Options & CommonOptions & { readonly host?: string };
+      const options = given.at(-2) as Options & CommonOptions;
       const operands = given.slice(0, -2) as unknown as Operands;
-      if (options.host !== undefined) throw notInThisVersion('--host');
       await this.#run(options, (context) => action(context, options, ...operands));
     });
   }

@@ -60,19 +60,24 @@ export function registerMaintenance(registry: Registry): void {
     const { removed } = await context.call(
       'purge',
       { force: true },
-      { stage: `Deleting everything in ${context.home}` },
+      { stage: `Deleting everything of ${placeOf(context)}` },
     );
     if (context.json) await context.printJson({ removed });
-    else await context.print(`Deleted ${totalOf(removed)} of ${sanitizeLine(context.home)}`);
+    else await context.print(`Deleted ${totalOf(removed)} of ${placeOf(context)}`);
     return undefined;
   });
+}
+
+/** Whose data is meant, for messages. */
+function placeOf(context: Context): string {
+  return context.host === null ? sanitizeLine(context.home) : `the host ${context.host}`;
 }
 
 async function confirmPurge(context: Context): Promise<void> {
   const { sessions } = await context.call('supervisor/status', {});
   const { profiles } = await context.call('profile/list', {});
   await confirmDeletion(context, {
-    what: `Delete everything of ${sanitizeLine(context.home)}`,
+    what: `Delete everything of ${placeOf(context)}`,
     consequences: [
       `${pluralize(sessions.total, 'session')} with their workspaces and history will be deleted`,
       `${pluralize(profiles.length, 'profile')} will be deleted`,
@@ -86,7 +91,8 @@ function totalOf(removed: readonly Garbage[]): string {
   return `${pluralize(removed.length, 'object')}${bytes === 0 ? '' : `, ${formatSize(bytes)}`}`;
 }
 
-function checkLines(context: Context, checks: readonly Check[]): string[] {
+/** A line for each check, and a verdict. */
+export function checkLines(context: Context, checks: readonly Check[]): string[] {
   const { style } = context;
   const sign: Record<Check['status'], string> = {
     ok: style.green('ok     '),

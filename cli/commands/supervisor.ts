@@ -107,7 +107,11 @@ function registerStatus(registry: Registry, group: Command): void {
     if ((await runningPeer(context)) === undefined) {
       if (context.json) await context.printJson({ running: false, home: context.home });
       else {
-        await context.print(`The supervisor is not running (home ${sanitizeLine(context.home)}).`);
+        await context.print(
+          context.host === null
+            ? `The supervisor is not running (home ${sanitizeLine(context.home)}).`
+            : `The supervisor is not running on ${context.host}.`,
+        );
         await context.printHint(
           'The next command that needs it starts it. To start it now: holdfast supervisor start',
         );

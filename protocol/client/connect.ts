@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { basename, dirname } from 'node:path';
 import { HoldfastError } from '../errors.ts';
 import { homePaths } from '../home.ts';
@@ -16,9 +17,24 @@ const DEFAULT_TIMEOUT_MS = 15_000;
 /** An older supervisor finishes its current step before it exits. */
 const HANDOVER_MS = 60_000;
 
+/** How a supervisor is reached: on this machine through its socket, on another one through a connector. */
+export interface SupervisorReach {
+  /** Connects to the supervisor. Undefined: none is running. */
+  dial(signal: AbortSignal | undefined): Promise<Duplex | undefined>;
+  /** Called repeatedly while none runs. Throws if it cannot be started. */
+  ensureStarted(): void;
+  /** Why no supervisor responds, if that is known. */
+  explainFailure(): HoldfastError | undefined;
+  /** The error for `start: 'never'`. */
+  notRunning(): HoldfastError;
+  release(): void;
+}
+
 export interface ConnectOptions {
-  /** Absolute path of the home. */
-  readonly home: string;
+  /** Absolute path of the home. Undefined: the supervisor is on another machine, which knows its home. */
+  readonly home: string | undefined;
+  /** Default: the socket of the home. */
+  readonly reach?: SupervisorReach | undefined;
   /** This program. */
   readonly program: ClientInfo;
   /** `auto`: start a supervisor if none is running, and replace an older one. `never`: use the running one. */
@@ -43,29 +59,62 @@ export interface SupervisorConnection {
  * the reason why it could not start, `version_mismatch`, `permission_denied` (another user owns the home), `cancelled`.
  */
 export async function connectSupervisor(options: ConnectOptions): Promise<SupervisorConnection> {
-  const { home, start, signal } = options;
+  const { start, signal } = options;
   const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
-  const starter =
-    start === 'auto' ? new SupervisorStarter(home, options.command ?? [], options.environment) : undefined;
+  const reach = options.reach ?? new LocalReach(options);
   let deadline = Date.now() + timeoutMs;
   try {
     for (;;) {
       if (signal?.aborted === true) throw cancelled(signal);
-      const socket = await dialIfRunning(home, signal);
-      if (socket !== undefined) {
-        const result = await attempt(socket, options, Math.max(1, deadline - Date.now()));
+      const stream = await reach.dial(signal);
+      if (stream !== undefined) {
+        // Reaching another machine may have taken a while.
+        if (options.reach !== undefined) deadline = Math.max(deadline, Date.now() + timeoutMs);
+        const result = await attempt(stream, options, Math.max(1, deadline - Date.now()));
         if (result.connection !== undefined) return result.connection;
         if (result.handedOver) deadline = Date.now() + timeoutMs;
-      } else if (starter === undefined) {
-        throw notRunning(home);
+      } else if (start === 'never') {
+        throw reach.notRunning();
       } else {
-        starter.ensureStarted();
+        reach.ensureStarted();
       }
-      if (Date.now() > deadline) throw starter?.explainFailure() ?? notRunning(home);
+      if (Date.now() > deadline) throw reach.explainFailure() ?? reach.notRunning();
       await pause(POLL_MS, signal);
     }
   } finally {
-    starter?.release();
+    reach.release();
+  }
+}
+
+/** The supervisor of a home on this machine. */
+class LocalReach implements SupervisorReach {
+  readonly #home: string;
+  readonly #starter: SupervisorStarter | undefined;
+
+  constructor({ home, start, command, environment }: ConnectOptions) {
+    if (home === undefined) throw new HoldfastError('internal', 'There is no home to connect to');
+    this.#home = home;
+    this.#starter = start === 'auto' ? new SupervisorStarter(home, command ?? [], environment) : undefined;
+  }
+
+  dial(signal: AbortSignal | undefined): Promise<Duplex | undefined> {
+    return dialIfRunning(this.#home, signal);
+  }
+
+  ensureStarted(): void {
+    this.#starter?.ensureStarted();
+  }
+
+  explainFailure(): HoldfastError | undefined {
+    return this.#starter?.explainFailure();
+  }
+
+  notRunning(): HoldfastError {
+    return notRunning(this.#home);
+  }
+
+  release(): void {
+    this.#starter?.release();
   }
 }
 
@@ -76,14 +125,40 @@ export async function dialSupervisor(home: string, signal?: AbortSignal): Promis
   return socket;
 }
 
+/**
+ * Connects without hello, and with `start: 'auto'` starts a supervisor where none runs. For the far end of a connection
+ * to another machine: the client says hello, and asks an older supervisor to hand over. Undefined: none is running.
+ */
+export async function dialOrStart(
+  options: Pick<ConnectOptions, 'start' | 'command' | 'environment' | 'timeoutMs' | 'signal'> & {
+    readonly home: string;
+  },
+): Promise<Socket | undefined> {
+  const { home, start, signal } = options;
+  const deadline = Date.now() + (options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
+  if (start === 'never') return dialIfRunning(home, signal);
+  const starter = new SupervisorStarter(home, options.command ?? [], options.environment);
+  try {
+    for (;;) {
+      const socket = await dialIfRunning(home, signal);
+      if (socket !== undefined) return socket;
+      if (Date.now() > deadline) throw starter.explainFailure();
+      starter.ensureStarted();
+      await pause(POLL_MS, signal);
+    }
+  } finally {
+    starter.release();
+  }
+}
+
 interface Attempt {
   readonly connection?: SupervisorConnection;
   readonly handedOver?: boolean;
 }
 
 /** Says hello. A result without a connection means that the supervisor is exiting: try again. */
-async function attempt(socket: Socket, options: ConnectOptions, timeoutMs: number): Promise<Attempt> {
-  const peer = createSupervisorPeer(socket);
+async function attempt(stream: Duplex, options: ConnectOptions, timeoutMs: number): Promise<Attempt> {
+  const peer = createSupervisorPeer(stream);
   let keep = false;
   try {
     const greeting = await sayHello(peer, options.program, options.home, {

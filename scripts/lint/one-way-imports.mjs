@@ -8,12 +8,13 @@ const ALLOWED = {
   sidecar: ['protocol', 'snapshot-format'],
   project: ['protocol'],
   handoff: ['protocol', 'project'],
-  cli: ['protocol', 'project', 'handoff'],
+  hosts: ['protocol'],
+  cli: ['protocol', 'project', 'handoff', 'hosts'],
   supervisor: ['protocol', 'project', 'snapshot-format', 'sidecar/wire.ts'],
   // The entry is the one file that joins the command line and the daemon into one bundle.
-  'cli/holdfast.ts': ['protocol', 'supervisor', 'cli'],
+  'cli/holdfast.ts': ['protocol', 'supervisor', 'hosts', 'cli'],
   // The messages are the contract of the session page and the extension.
-  extension: ['protocol', 'project', 'handoff', 'webview/messages.ts'],
+  extension: ['protocol', 'project', 'handoff', 'hosts', 'webview/messages.ts'],
   webview: ['protocol'],
 };
 const AREAS = Object.keys(ALLOWED).sort((a, b) => b.length - a.length);
@@ -41,6 +42,12 @@ export const MODULES = {
     terminals: ['base', 'connection', 'commands', 'files', 'sessions'],
     checks: ['base', 'connection', 'commands', 'files', 'sessions', 'terminals'],
     transfer: ['base', 'connection', 'commands', 'files', 'sessions'],
+  },
+  hosts: {
+    base: [],
+    ssh: ['base'],
+    far: ['base'],
+    connector: ['base', 'ssh', 'far'],
   },
   // The same table is in docs/architecture.md.
   supervisor: {

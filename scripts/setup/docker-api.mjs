@@ -1,5 +1,6 @@
 // The few calls to a Docker engine that setting up needs, over its unix socket, with nothing installed.
 import { request } from 'node:http';
+import { pipeline } from 'node:stream/promises';
 import { reasonOf } from './project.mjs';
 
 /** @typedef {{ Id: string, Labels?: Record<string, string> | null, Names?: string[], Name?: string }} Labelled */
@@ -167,6 +168,42 @@ export class DockerApi {
     });
     if (status >= 400) throw new Error(`the engine refused to build the image: ${messageOf(text)}`);
     if (failure !== undefined) throw new Error(`the image could not be built: ${failure}`);
+  }
+
+  /**
+   * @param {string[]} references @param {import('node:stream').Writable} out gets an archive of them
+   * @returns {Promise<void>}
+   */
+  save(references, out) {
+    const query = references.map((reference) => `names=${encodeURIComponent(reference)}`).join('&');
+    return new Promise((resolve, reject) => {
+      const outgoing = request({
+        socketPath: this.socket,
+        path: `/images/get?${query}`,
+        headers: { host: 'docker' },
+      });
+      outgoing.on('error', reject);
+      outgoing.on('response', (answer) => {
+        if (answer.statusCode !== 200) {
+          answer.resume();
+          reject(new Error(`the engine refused to save ${references.join(', ')} (${answer.statusCode})`));
+          return;
+        }
+        pipeline(answer, out).then(resolve, reject);
+      });
+      outgoing.end();
+    });
+  }
+
+  /** @param {import('node:stream').Readable} archive as `save` writes it */
+  async load(archive) {
+    const { status, text } = await this.call('POST', '/images/load?quiet=1', {
+      body: archive,
+      timeoutMs: 600_000,
+    });
+    if (status >= 400) throw new Error(`the engine refused the images: ${messageOf(text)}`);
+    const failed = text.split('\n').find((line) => line.includes('"error"'));
+    if (failed !== undefined) throw new Error(`the engine did not take the images: ${failed.slice(0, 300)}`);
   }
 
   /** @param {string} label @returns {Promise<{ kind: 'container' | 'volume', id: string, name: string, value: string }[]>} */

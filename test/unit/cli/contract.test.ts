@@ -86,6 +86,12 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
   ['supervisor status', ''],
   ['supervisor logs', ''],
   ['connect', ''],
+  ['host add', '<name> <destination>'],
+  ['host list', ''],
+  ['host rm', '<name>'],
+  ['host doctor', '<name>'],
+  ['host update', '<name>'],
+  ['profiles', '', '--host'],
 ];
 
 /** Commands that later versions will have: until then they fail with `not_supported`. */
@@ -103,10 +109,7 @@ const PLANNED: readonly string[] = [
   'setup status counter',
   'retention plan',
   'retention apply',
-  'host add far ssh://far',
-  'host doctor',
   'serve --port 1',
-  'profiles --host far',
 ];
 
 const io = {
@@ -116,6 +119,7 @@ const io = {
   env: {},
   cwd: '/',
   supervisorCommand: ['holdfast'],
+  connectorCommand: ['holdfast'],
   now: () => 0,
   onSignal: () => () => undefined,
 };

@@ -1,0 +1,44 @@
+import { HostList } from '../hosts/base/host-list.ts';
+import { HostReach } from '../hosts/connector/connect-host.ts';
+import type { ConnectHostOptions } from '../hosts/connector/connect-host.ts';
+import { connectSupervisor } from '../protocol/client/connect.ts';
+import type { SupervisorPeer } from '../protocol/client/connect.ts';
+import type { StartMode } from '../protocol/client/reconnecting-client.ts';
+import type { Context } from './context.ts';
+import { sanitizeLine } from './render/text.ts';
+import { askOnTerminal, hasTerminal } from './terminal/ask-terminal.ts';
+import { clientInfo } from './version.ts';
+
+/** How the command line connects to a host: progress on standard error, questions on the terminal. */
+export function hostOptions(context: Context, host: string): ConnectHostOptions {
+  const { home, io } = context;
+  new HostList(home).get(host);
+  const report = (stage: string): void =>
+    context.progress.update({ stage: sanitizeLine(stage), done: null, of: null, unit: null });
+  return {
+    home,
+    host,
+    build: clientInfo().build,
+    command: io.connectorCommand,
+    environment: { ...io.env },
+    ui: {
+      onStage: report,
+      ask: hasTerminal()
+        ? ({ text, isSecret }) => askOnTerminal(context, { text: `${host}: ${text}`, isSecret })
+        : undefined,
+    },
+  };
+}
+
+/** Connects to the supervisor of a host, and starts it there if need be. */
+export async function dialHost(context: Context, host: string, start: StartMode): Promise<SupervisorPeer> {
+  const reach = new HostReach(hostOptions(context, host), start);
+  const { peer } = await connectSupervisor({
+    home: undefined,
+    reach,
+    program: clientInfo(),
+    start,
+    signal: context.interrupted,
+  });
+  return peer;
+}

@@ -1,0 +1,108 @@
+import { spawn } from 'node:child_process';
+import { dirname, join } from 'node:path';
+import type { Duplex } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { z } from 'zod';
+import { openHostStream } from '../hosts/connector/connect-host.ts';
+import type { ConnectHostOptions } from '../hosts/connector/connect-host.ts';
+import { readImageTool } from '../hosts/far/far-end.ts';
+import { HoldfastError } from '../protocol/errors.ts';
+import type { Context } from './context.ts';
+import { hostOptions } from './dial-host.ts';
+
+const MissingSchema = z.array(z.string().max(300)).max(10);
+/** What our images are called: a host cannot make this machine send another image. */
+const OURS = [__SIDECAR_IMAGE__, __AGENT_IMAGE__];
+
+export type ImagesResult = 'there' | 'sent' | 'built';
+
+/**
+ * Makes our images available on a host: those of the engine here are sent; where there is none, they are built there.
+ * Errors: `image_not_found`, with why neither works.
+ */
+export async function ensureHostImages(context: Context, host: string): Promise<ImagesResult> {
+  const options = hostOptions(context, host);
+  const missing = await missingImages(options);
+  if (missing.length === 0) return 'there';
+  const report = (stage: string): void =>
+    context.progress.update({ stage, done: null, of: null, unit: null });
+  let reason: unknown;
+  try {
+    report(`Sending the images to ${host} (some minutes on a slow line)`);
+    await sendImages(options, missing, context);
+    return 'sent';
+  } catch (error) {
+    reason = error;
+  }
+  try {
+    report(`Building the images on ${host} (some minutes)`);
+    const stream = await open(options, '/images/build');
+    stream.end();
+    await readImageTool(stream, `The images cannot be built on ${host}`);
+    return 'built';
+  } catch (error) {
+    const [sending, building] = [HoldfastError.from(reason), HoldfastError.from(error)];
+    throw new HoldfastError('image_not_found', `${host} has no images for sandboxes`, {
+      why: `they cannot be sent from here (${sending.why ?? sending.message}), nor built there (${building.why ?? building.message})`,
+      next: 'run `npm run images` (or Agent: Build Images) on this machine and try again, or name a registry that has them (HOLDFAST_REGISTRY) on the host',
+      cause: error,
+    });
+  }
+}
+
+async function missingImages(options: ConnectHostOptions): Promise<readonly string[]> {
+  const stream = await open(options, '/images/missing');
+  stream.end();
+  const text = await readImageTool(stream, `The images of ${options.host} cannot be listed`);
+  const named = MissingSchema.parse(JSON.parse(text));
+  return OURS.filter((image) => named.includes(image));
+}
+
+async function sendImages(
+  options: ConnectHostOptions,
+  images: readonly string[],
+  context: Context,
+): Promise<void> {
+  const program = join(dirname(import.meta.filename), 'setup/images.cjs');
+  const child = spawn(process.execPath, [program, '--save', ...images], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...context.io.env },
+  });
+  let said = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-2000)));
+  const exit = new Promise<number | null>((resolve) => {
+    child.once('error', () => resolve(-1));
+    child.once('close', resolve);
+  });
+  // Only after the engine has begun: without one there is nothing to send.
+  const first = await new Promise<boolean>((resolve) => {
+    child.stdout.once('readable', () => resolve(true));
+    void exit.then((code) => resolve(code === 0));
+  });
+  if (!first)
+    throw new HoldfastError('engine_unavailable', 'The images cannot be read here', {
+      why: said.trim().split('\n').at(-1) ?? 'no engine answers here',
+    });
+  const stream = await open(options, '/images/load');
+  const answer = readImageTool(stream, `The images cannot be loaded on ${options.host}`);
+  try {
+    await pipeline(child.stdout, stream, { end: true });
+    const code = await exit;
+    if (code !== 0) throw new HoldfastError('engine_error', 'The images cannot be read here', { why: said });
+  } catch (error) {
+    child.kill('SIGTERM');
+    stream.destroy();
+    answer.catch(() => undefined);
+    throw error;
+  }
+  await answer;
+}
+
+async function open(
+  options: ConnectHostOptions,
+  path: '/images/missing' | '/images/load' | '/images/build',
+): Promise<Duplex> {
+  const stream = await openHostStream(options, path, { start: 'never' });
+  if (stream === undefined) throw new HoldfastError('not_supported', `${options.host} cannot do this`);
+  return stream;
+}

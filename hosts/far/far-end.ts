@@ -1,0 +1,93 @@
+import { spawn } from 'node:child_process';
+import { join } from 'node:path';
+import type { Duplex } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { dialOrStart } from '../../protocol/client/connect.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { joinStreams } from '../base/join-streams.ts';
+import { serveStreams } from '../base/streams.ts';
+import type { FarAnswer, FarService } from '../base/streams.ts';
+
+export interface FarEndOptions {
+  readonly home: string;
+  /** Starts a supervisor. */
+  readonly command: readonly string[];
+  /** Where the bundle of the program is. */
+  readonly program: string;
+}
+
+const MAX_SAID = 4000;
+
+/** What `connect --streams` does on the other machine: every stream reaches the supervisor, or our images. */
+export async function serveFarEnd(stream: Duplex, { home, command, program }: FarEndOptions): Promise<void> {
+  await serveStreams(stream, {
+    '/supervisor': async ({ start }) => {
+      const socket = await dialOrStart({ home, command, start: start === 'never' ? 'never' : 'auto' });
+      if (socket === undefined) return undefined;
+      return { serve: (incoming) => joinStreams(incoming, socket) };
+    },
+    '/images/missing': imageTool(program, ['--missing']),
+    '/images/load': imageTool(program, ['--load']),
+    '/images/build': imageTool(program, []),
+  });
+}
+
+/** Runs the program that builds, lists and loads our images, and connects its standard streams. */
+function imageTool(program: string, args: readonly string[]): FarService {
+  return async (): Promise<FarAnswer> => ({
+    serve: async (incoming) => {
+      const child = spawn(process.execPath, [join(program, 'setup/images.cjs'), ...args], {
+        cwd: '/',
+        stdio: ['pipe', 'pipe', 'pipe'],
+      });
+      let said = '';
+      child.stderr.setEncoding('utf8').on('data', (text: string) => {
+        said = (said + text).slice(-MAX_SAID);
+      });
+      incoming.once('close', () => child.kill('SIGTERM'));
+      const exit = new Promise<number | null>((resolve, reject) => {
+        child.once('error', reject);
+        child.once('close', resolve);
+      });
+      void pipeline(incoming, child.stdin).catch(() => undefined);
+      for await (const chunk of child.stdout) incoming.write(chunk);
+      const code = await exit;
+      // The last line says how it went: an answer that began can have no status of its own.
+      incoming.end(`\n${JSON.stringify({ code, said: code === 0 ? '' : said })}\n`);
+    },
+  });
+}
+
+/** Reads the answer of an image tool: its output, without the last line. Errors: what it said. */
+export async function readImageTool(stream: Duplex, what: string): Promise<string> {
+  let text = '';
+  for await (const chunk of stream) {
+    text += String(chunk);
+    if (text.length > 1024 * 1024)
+      throw new HoldfastError('protocol_error', `${what}: the answer is too long`);
+  }
+  const lines = text.trimEnd().split('\n');
+  const last = parseEnd(lines.pop());
+  if (last === undefined) throw new HoldfastError('connection_closed', `${what}: the connection ended`);
+  if (last.code === 0) return lines.join('\n');
+  const why = last.said
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '')
+    .slice(-3)
+    .join('; ');
+  throw new HoldfastError('engine_error', what, {
+    why: why === '' ? `it ended with ${String(last.code)}` : why,
+  });
+}
+
+function parseEnd(line: string | undefined): { readonly code: unknown; readonly said: string } | undefined {
+  try {
+    const parsed: unknown = JSON.parse(line ?? '');
+    if (typeof parsed === 'object' && parsed !== null && 'code' in parsed && 'said' in parsed)
+      return { code: parsed.code, said: String(parsed.said).slice(0, MAX_SAID) };
+  } catch {
+    // The connection was cut.
+  }
+  return undefined;
+}
