@@ -95,15 +95,23 @@ export async function nodeArchive(source: NodeSource, architecture: Architecture
     renameSync(join(work, tarball), file);
     return archive(bytes);
   } catch (cause) {
-    const said = cause instanceof Error ? (cause.message.split('\n')[0] ?? '') : String(cause);
     throw new HoldfastError('not_found', what, {
-      why: said,
+      why: reasonOf(cause),
       next: 'install Node 24 on that machine, or npm and a registry here',
       cause,
     });
   } finally {
     rmSync(work, { recursive: true, force: true });
   }
+}
+
+/** The line in which npm says why, or the first one. */
+function reasonOf(cause: unknown): string {
+  const lines = (cause instanceof Error ? cause.message : String(cause)).split('\n');
+  const ofNpm = lines.find((line) =>
+    /^npm error .*(failed, reason|No matching version|40[134]|E[A-Z]+)/.test(line),
+  );
+  return (ofNpm ?? lines[0] ?? '').replace(/^npm error /, '').slice(0, 300);
 }
 
 function archive(bytes: Buffer): Archive {

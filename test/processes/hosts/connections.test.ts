@@ -3,6 +3,7 @@ import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { openHostStream, surveyHost } from '../../../hosts/connector/connect-host.ts';
+import { soakCount } from '../../setup/run-length.ts';
 import { NearMachine, farPath, pidsWith } from '../../fixtures/hosts/near-machine.ts';
 import { SSHD, SshServer } from '../../fixtures/hosts/ssh-server.ts';
 import type { SshServerOptions } from '../../fixtures/hosts/ssh-server.ts';
@@ -170,7 +171,7 @@ describe.skipIf(SSHD === undefined).concurrent('a host that is reached by ssh (n
     const client = near.client();
     const { home } = await client.call('supervisor/status', {});
     expect(home).toBe(server.farHome);
-    const cuts = 12;
+    const cuts = soakCount(5, 100);
     for (let cut = 0; cut < cuts; cut += 1) {
       const calls = Promise.all(Array.from({ length: 5 }, () => client.call('supervisor/status', {})));
       // Either end may be cut.
@@ -182,7 +183,7 @@ describe.skipIf(SSHD === undefined).concurrent('a host that is reached by ssh (n
       for (const { home: found } of await calls) expect(found).toBe(server.farHome);
     }
     client.close();
-  }, 120_000);
+  }, 600_000);
 
   test('connecting can be cancelled', async () => {
     const { near } = await machines({ forceCommand: '#!/bin/sh\nsleep 30\n' }, { stopsFar: false });
