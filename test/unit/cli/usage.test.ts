@@ -47,9 +47,8 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     ['manifest', 'a', '--to', 'branch'],
     ['secret', 'login', 'anthropic'],
     ['retention', 'plan'],
-    ['host', 'list'],
-    ['profiles', '--host', 'far'],
-  ])('a command or option of a later version is refused by its name: %s %s', async (...argv) => {
+    ['serve', '--port', '1'],
+  ])('a command of a later version is refused by its name: %s %s', async (...argv) => {
     const { code, stdout, stderr } = await runToEnd(argv, { home: nowhere });
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr).toMatch(/^error not_supported: `.*` is not available in this version/);
