@@ -52,7 +52,7 @@ function buildFirst(): Build {
 const build = needsBuild() ? buildFirst() : NO_BUILD;
 
 const needsDocker = {
-  globalSetup: ['test/setup/docker.ts'],
+  globalSetup: ['test/setup/docker.ts', 'test/setup/ssh-server.ts'],
   // Only a test that hangs is to be ended: on a busy machine everything takes ten times as long.
   testTimeout: 150_000,
   hookTimeout: 180_000,
@@ -109,7 +109,7 @@ export default defineConfig({
         test: {
           name: 'processes',
           include: ['test/processes/**/*.test.ts'],
-          globalSetup: ['test/setup/busybox.ts'],
+          globalSetup: ['test/setup/busybox.ts', 'test/setup/ssh-server.ts'],
           testTimeout: 40_000,
           maxWorkers: 3,
           sequence: { groupOrder: 1 },
