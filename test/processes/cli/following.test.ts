@@ -287,7 +287,7 @@ describe('completion', () => {
       const { stdout } = await runToEnd(['completion', shell], { home: '/nonexistent/home' });
       for (const word of ['deploy', 'session', 'resume', 'workspace', 'supervisor'])
         expect(stdout).toContain(word);
-      expect(stdout).not.toContain('handoff');
+      expect(stdout).not.toContain('undelete');
     }
   });
 });

@@ -239,9 +239,16 @@ test('histories of an earlier version stay readable and verifiable', async () =>
   const home = temporaryHome();
   const old = new DatabaseSync(join(home.root, 'holdfast.db'));
   migrate(old, home, MIGRATIONS.slice(0, 6));
-  const row = sessionRow(0);
-  const columns = Object.keys(row);
-  const values = Object.values(row).map((value) =>
+  // Later versions added columns.
+  const known = new Set(
+    old
+      .prepare('PRAGMA table_info(sessions)')
+      .all()
+      .map(({ name }) => name),
+  );
+  const row = Object.entries(sessionRow(0)).filter(([column]) => known.has(column));
+  const columns = row.map(([column]) => column);
+  const values = row.map(([, value]) =>
     Array.isArray(value) ? '[]' : typeof value === 'boolean' ? Number(value) : value,
   );
   old
