@@ -55,6 +55,8 @@ export interface HandoffResult {
   readonly merged: readonly RawPath[];
   /** Deletions, which a folder cannot show. */
   readonly deleted: readonly RawPath[];
+  /** The review that it ended: all that is accepted is in the repository. */
+  readonly endedReview: string | null;
 }
 
 type Record = Params<'handoff/record'>;
@@ -88,7 +90,7 @@ class Handoff {
         why:
           this.#plan.quarantined.length > 0
             ? `all changes that were chosen are in quarantine`
-            : 'no chosen file differs from what the session began with',
+            : `no chosen file differs from ${this.#plan.begun.review === null ? 'what the session began with' : 'the base of the review'}`,
       });
     }
     switch (this.#options.to) {
@@ -293,6 +295,17 @@ class Handoff {
     return { ...common, state: 'making' as const, record };
   }
 
+  /**
+   * The review that ends with this handoff, if it brings all that is accepted into the repository. Otherwise the review goes
+   * on, so that the rest can follow.
+   */
+  #endedReview(): string | null {
+    const { begun, quarantined, notChosen } = this.#plan;
+    const { to } = this.#options;
+    const isWhole = quarantined.length === 0 && notChosen === 0;
+    return isWhole && to !== 'patch' && to !== 'dir' ? (begun.review?.id ?? null) : null;
+  }
+
   #recordOf(step: Record['step'], made: Partial<Pick<Record, 'branch' | 'commit' | 'tree'>>): Record {
     const { begun, trees, travels, released, quarantined } = this.#plan;
     return {
@@ -310,6 +323,7 @@ class Handoff {
       files: travels.length,
       released: released.length,
       quarantined: quarantined.length,
+      review: this.#endedReview(),
     };
   }
 
@@ -334,6 +348,7 @@ class Handoff {
       patch: null,
       merged: [],
       deleted: [],
+      endedReview: this.#endedReview(),
     };
   }
 }

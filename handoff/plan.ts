@@ -65,6 +65,8 @@ export interface PlanOptions {
   readonly paths: readonly string[];
   /** Patterns of paths that leave the quarantine. */
   readonly released: readonly string[];
+  /** Everything that changed, although the session has a review. */
+  readonly unreviewed?: boolean | undefined;
   /** A revision to apply the changes to, instead of the commit that the session began with. */
   readonly onto?: string | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -78,7 +80,7 @@ export interface PlanOptions {
 export async function planHandoff(connection: HandoffConnection, options: PlanOptions): Promise<HandoffPlan> {
   const { session, repository, signal, onProgress } = options;
   onProgress?.('Scanning the workspace');
-  const begin = { session, opId: options.opId };
+  const begin = { session, opId: options.opId, unreviewed: options.unreviewed === true };
   const { result: begun } = await connection.callWithBytes('handoff/begin', begin, { signal });
   const trees = { session: begun.sessionId, base: begun.base.root, target: begun.target.root };
   onProgress?.('Comparing');

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { ProjectOriginSchema } from './deploy.ts';
 import { SessionIdSchema, SessionRefSchema, SnapshotIdSchema } from './ids.ts';
 import { PATH_LIMITS } from './paths.ts';
+import { ReviewIdSchema } from './review.ts';
 
 export const HANDOFF_LIMITS = {
   /** Changed files of one handoff. */
@@ -46,7 +47,10 @@ export type HandoffEntry = z.infer<typeof HandoffEntrySchema>;
 
 /** What a session's workspace began with, and where that came from. */
 export const HandoffBaseSchema = z.object({
-  /** `seeded`: exactly what the workspace began with. `snapshot`: the oldest snapshot, because that is not known. */
+  /**
+   * `review`: the base of the session's review. `seeded`: exactly what the workspace began with. `snapshot`: the oldest
+   * snapshot, because that is not known.
+   */
   kind: z.enum(['review', 'seeded', 'snapshot']),
   root: rootHash,
   /** Null without git, or if it is not known. */
@@ -71,6 +75,11 @@ const handedOver = {
   /** Quarantined files that a person let through, and those that stayed behind. */
   released: count,
   quarantined: count,
+  /**
+   * The review whose accepted changes it brings into the repository, all of them. `made` ends the review; `undone` opens it
+   * again, unless another one was begun. Null if it ends none.
+   */
+  review: ReviewIdSchema.nullable(),
 };
 
 const step = z.object({ handoffId: HandoffIdSchema, manifestId: ManifestIdSchema, ...handedOver });
@@ -84,9 +93,13 @@ export const HANDOFF_EVENTS = {
 
 /** client → supervisor. Part of METHODS. The client applies a handoff: the repository is the person's. */
 export const HANDOFF_METHODS = {
-  /** Creates the snapshot `before-handoff` and says what would be handed over. Changes nothing else. */
+  /**
+   * Says what would be handed over: what is accepted in the session's review, or everything if it was never reviewed or
+   * `unreviewed` is asked for. For everything it creates the snapshot `before-handoff`. Changes nothing else.
+   * `invalid_state` if nothing is accepted.
+   */
   'handoff/begin': {
-    params: z.object({ session: SessionRefSchema, opId }),
+    params: z.object({ session: SessionRefSchema, unreviewed: z.boolean().optional(), opId }),
     result: z.object({
       handoff: HandoffIdSchema,
       /** Chosen before the commit, which names it. The manifest exists once the handoff is recorded. */
@@ -96,12 +109,15 @@ export const HANDOFF_METHODS = {
       profile: z.string(),
       base: HandoffBaseSchema,
       target: z.object({
+        /** `review`: what is accepted of the snapshot. */
         kind: z.enum(['review', 'snapshot']),
         snapshot: SnapshotIdSchema,
         root: rootHash,
         /** Paths that the snapshot lacks because they could not be read. */
         missing: count,
       }),
+      /** The review whose accepted changes are handed over, and how many of its changed paths are not wholly accepted. */
+      review: z.object({ id: ReviewIdSchema, notAccepted: count }).nullable(),
       /** Work that runs: what it changes later is not part of the handoff. */
       running: count,
       /** Beginnings of the session's prompts, oldest first, for the commit's message. */

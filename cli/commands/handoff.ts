@@ -23,6 +23,7 @@ interface HandoffOptions {
   readonly onto?: string;
   readonly includeQuarantined?: readonly string[];
   readonly repository?: string;
+  readonly unreviewed?: boolean;
   readonly preview?: boolean;
 }
 
@@ -32,7 +33,7 @@ export function registerHandoff(registry: Registry): void {
   const command = registry
     .command(registry.root, {
       usage: 'handoff <session>',
-      description: 'hand the changes of a session over to your git repository, as a commit on a new branch',
+      description: 'hand what you accepted over to your git repository, as a commit on a new branch',
       operands: ['session'],
       examples: [
         'holdfast handoff default                     a new branch in a new worktree',
@@ -56,6 +57,7 @@ export function registerHandoff(registry: Registry): void {
     )
     .option('--include-quarantined <pattern...>', 'let files through that would run on your machine')
     .option('--repository <folder>', 'your repository (default: the current folder)')
+    .option('--unreviewed', 'everything that changed, although the session has a review')
     .option('--preview', 'only show what would happen')
     .enablePositionalOptions();
   registry.setAction(command, handOff);
@@ -82,9 +84,11 @@ async function handOff(context: Context, options: HandoffOptions, session: strin
       paths: options.paths ?? [],
       released: options.includeQuarantined ?? [],
       onto: options.onto,
+      unreviewed: options.unreviewed,
       signal: context.interrupted,
       onProgress,
     });
+    await printReviewed(context, plan);
     if (options.preview === true) {
       await printPlan(context, plan, options);
       return undefined;
@@ -143,6 +147,15 @@ async function openOwn(context: Context, named: string | undefined): Promise<Rep
   return repository;
 }
 
+async function printReviewed(context: Context, { begun: { review } }: HandoffPlan): Promise<void> {
+  if (context.json || review === null) return;
+  const rest =
+    review.notAccepted === 0
+      ? ''
+      : `; ${pluralize(review.notAccepted, 'change')} not accepted ${review.notAccepted === 1 ? 'stays' : 'stay'} behind`;
+  await context.printNote(`Handing over what you accepted${rest}`);
+}
+
 function describePlan(plan: HandoffPlan) {
   const { begun, travels, released, quarantined, ignored, refused, notChosen, onto, baseCommit } = plan;
   const withRisks = (list: HandoffPlan['released']) =>
@@ -150,6 +163,7 @@ function describePlan(plan: HandoffPlan) {
   return {
     session: begun.sessionId,
     base: { kind: begun.base.kind, commit: baseCommit },
+    review: begun.review,
     onto,
     snapshot: begun.target.snapshot,
     running: begun.running,
@@ -208,6 +222,12 @@ async function printResult(
       `Deleted by the agent, and so not in the folder: ${listPaths(deleted.map(readable))}`,
     );
   await printLeftOut(context, plan);
+  if (plan.begun.review !== null)
+    await context.printNote(
+      result.endedReview === null
+        ? 'The review goes on: a later handoff brings all that is accepted'
+        : 'The review has ended: the next one begins with what you accepted',
+    );
   if (result.to === 'branch' || result.to === 'worktree' || result.to === 'tree')
     await context.printHint('Undo: holdfast handoff undo');
 }

@@ -79,7 +79,7 @@ export const MODULES = {
         'turns',
       ],
     ],
-    handoff: ['base', 'store', 'history', 'snapshots'],
+    handoff: ['base', 'store', 'history', 'snapshots', 'reviews'],
     doctor: ['store', 'secrets', 'engine', 'sandboxes'],
     rpc: [
       'base',

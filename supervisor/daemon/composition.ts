@@ -63,6 +63,7 @@ import { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
 import { SnapshotService } from '../snapshots/snapshot-service.ts';
 import { LineageStores } from '../snapshots/store/lineage-stores.ts';
 import { TurnSnapshots } from '../snapshots/turn-snapshots.ts';
+import { ReviewDelivery } from '../reviews/review-delivery.ts';
 import { ReviewDecisions } from '../reviews/review-decisions.ts';
 import { ReviewTrees } from '../reviews/review-trees.ts';
 import { Reviews } from '../reviews/reviews.ts';
@@ -168,6 +169,7 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
     handoffs: new HandoffService({
       ...storage,
       ...snapshots,
+      ...review,
       running: (sessionId) => sandboxes.activeWork.count(sessionId),
       onMade: () => undefined,
     }),
@@ -621,7 +623,8 @@ function createReviews(
   });
   const reviewDecisions: ReviewDecisions = new ReviewDecisions({ ...own, reviews });
   below.removal.sessionDeleted.on(({ id }) => reviews.removeOfSession(id));
-  return { reviews, reviewDecisions, reviewTexts: texts };
+  const reviewDelivery = new ReviewDelivery({ ...own, reviews });
+  return { reviews, reviewDecisions, reviewDelivery, reviewTexts: texts };
 }
 
 function createProfiles(below: Storage & Network & SessionLayer, program: Program, log: Log) {

@@ -5,6 +5,7 @@ import type { Params, Result } from '../../protocol/methods.ts';
 import { parseHash } from '../../snapshot-format/objects.ts';
 import type { Ids } from '../base/ids.ts';
 import type { EventLog } from '../history/event-log.ts';
+import type { DeliverableReview, ReviewDelivery } from '../reviews/review-delivery.ts';
 import type { BaseTrees } from '../snapshots/base-trees.ts';
 import type { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
 import type { SnapshotService } from '../snapshots/snapshot-service.ts';
@@ -20,6 +21,9 @@ const RecordedSchema = z.object({ handoffId: HandoffIdSchema });
 const MAX_PROMPTS = 20;
 const PAGE_EVENTS = 1000;
 
+/** The part of `handoff/begin` that says what is compared. */
+type BegunTrees = Pick<Result<'handoff/begin'>, 'base' | 'target' | 'review'>;
+
 export interface HandoffServiceOptions {
   readonly database: Database;
   readonly operations: Operations;
@@ -28,6 +32,7 @@ export interface HandoffServiceOptions {
   readonly baseTrees: Pick<BaseTrees, 'find'>;
   readonly snapshotService: Pick<SnapshotService, 'findSession'>;
   readonly snapshotCreation: Pick<SnapshotCreation, 'create'>;
+  readonly reviewDelivery: Pick<ReviewDelivery, 'find' | 'exclusively' | 'end' | 'reopen'>;
   readonly ids: Ids;
   /** How many turns, execs and terminals run in a session. */
   readonly running: (sessionId: string) => number;
@@ -44,11 +49,42 @@ export class HandoffService {
   }
 
   async begin(
-    { session: reference, opId }: Params<'handoff/begin'>,
+    { session: reference, unreviewed = false, opId }: Params<'handoff/begin'>,
     signal: AbortSignal,
   ): Promise<Result<'handoff/begin'>> {
-    const { snapshotService, snapshotCreation, baseTrees, operations, ids, running } = this.#options;
+    const { snapshotService, reviewDelivery, operations, ids, running } = this.#options;
     const session = snapshotService.findSession(reference);
+    const review = unreviewed ? null : await reviewDelivery.find(session, signal);
+    const trees =
+      review === null ? await this.#everything(session, opId, signal) : this.#accepted(session, review);
+    const { result } = operations.runOnce(opId, 'handoff.begin', () => ({
+      handoff: ids.next('hand'),
+      manifest: ids.next('man'),
+    }));
+    return {
+      ...IdsSchema.parse(result),
+      sessionId: session.id,
+      sessionName: session.name,
+      profile: session.profile,
+      ...trees,
+      running: running(session.id),
+      prompts: this.#prompts(session.id),
+    };
+  }
+
+  /** What a person accepted. It is stored already, so that the workspace is not looked at. */
+  #accepted(session: SessionRow, { id, base, target, accepted, counts }: DeliverableReview): BegunTrees {
+    const { origin = null, folder = '' } = this.#options.baseTrees.find(session) ?? {};
+    return {
+      base: { kind: 'review', root: base.root, origin, folder },
+      target: { kind: 'review', snapshot: target.snapshotId, root: accepted.root, missing: 0 },
+      review: { id, notAccepted: counts.toReview + counts.partial },
+    };
+  }
+
+  /** The workspace as it is now. */
+  async #everything(session: SessionRow, opId: string | undefined, signal: AbortSignal): Promise<BegunTrees> {
+    const { snapshotCreation, baseTrees } = this.#options;
     // Before the base is looked up: the first use of a session seeds its workspace.
     const created = await snapshotCreation.create(session.id, {
       reason: 'before-handoff',
@@ -62,25 +98,12 @@ export class HandoffService {
         next: 'use `holdfast snapshot diff` and `holdfast workspace cat`',
       });
     }
-    const { result } = operations.runOnce(opId, 'handoff.begin', () => ({
-      handoff: ids.next('hand'),
-      manifest: ids.next('man'),
-    }));
     const { root, origin, folder, isExact } = base;
+    const { id: snapshot, root: target, missing } = created.row;
     return {
-      ...IdsSchema.parse(result),
-      sessionId: session.id,
-      sessionName: session.name,
-      profile: session.profile,
       base: { kind: isExact ? 'seeded' : 'snapshot', root, origin, folder },
-      target: {
-        kind: 'snapshot',
-        snapshot: created.row.id,
-        root: created.row.root,
-        missing: created.row.missing,
-      },
-      running: running(session.id),
-      prompts: this.#prompts(session.id),
+      target: { kind: 'snapshot', snapshot, root: target, missing },
+      review: null,
     };
   }
 
@@ -105,18 +128,22 @@ export class HandoffService {
     });
   }
 
-  /** Appends the event of a step, once. */
-  record(request: Params<'handoff/record'>): Result<'handoff/record'> {
-    const { database, events, snapshotService, onMade } = this.#options;
+  /** Appends the event of a step, once, and ends or opens the review that it delivers, in the same transaction. */
+  async record(request: Params<'handoff/record'>): Promise<Result<'handoff/record'>> {
+    const { database, events, snapshotService, reviewDelivery, onMade } = this.#options;
     const { session: reference, handoff: handoffId, step, manifest: manifestId, ...what } = request;
     const session = snapshotService.findSession(reference);
-    return database.transaction(() => {
+    const { review, base, target } = what;
+    const append = (): Result<'handoff/record'> => {
       const type = `handoff.${step}` as const;
       if (this.#isRecorded(session.id, type, handoffId)) return { recorded: false };
       events.append(session.id, [{ type, data: { handoffId, manifestId, ...what } }]);
       if (step === 'made') onMade(session, request);
+      if (review !== null && step === 'made') reviewDelivery.end(session, { review, base, target });
+      if (review !== null && step === 'undone') reviewDelivery.reopen(session, { review, base, target });
       return { recorded: true };
-    });
+    };
+    return await reviewDelivery.exclusively(session, () => database.transaction(append));
   }
 
   async #withTrees<T>(

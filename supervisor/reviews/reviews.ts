@@ -184,6 +184,21 @@ export class Reviews {
     await this.#options.mutex.run(session.id, () => this.#end(this.#openRow(session.id), signal));
   }
 
+  /** Ends a review whose accepted tree is stored. Part of the transaction of a caller who holds the mutex. */
+  endStored(row: ReviewRow): void {
+    const { rows, now, events } = this.#options;
+    rows.end(row, now());
+    events.append(row.sessionId, [{ type: 'review.ended', data: { reviewId: row.id } }]);
+    this.#decisions.delete(row.id);
+  }
+
+  /** Opens a review that has ended, with its decisions. As `endStored`; the session must have no open review. */
+  reopen(row: ReviewRow): void {
+    const { rows, now } = this.#options;
+    rows.reopen(row, now());
+    this.#tellOpened(row.sessionId);
+  }
+
   /** Forgets the reviews of a session that is deleted. Part of the caller's transaction. */
   removeOfSession(sessionId: string): void {
     const open = this.#options.rows.findOpen(sessionId);
@@ -347,12 +362,7 @@ export class Reviews {
 
   async #end(row: ReviewRow, signal?: AbortSignal): Promise<void> {
     await this.#storeAccepted(row, signal);
-    const { database, rows, now, events } = this.#options;
-    database.transaction(() => {
-      rows.end(row, now());
-      events.append(row.sessionId, [{ type: 'review.ended', data: { reviewId: row.id } }]);
-    });
-    this.#decisions.delete(row.id);
+    this.#options.database.transaction(() => this.endStored(row));
   }
 
   async #storeAccepted(row: ReviewRow, signal?: AbortSignal): Promise<void> {

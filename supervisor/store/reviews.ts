@@ -133,13 +133,19 @@ export class ReviewRows {
     this.#database.run('DELETE FROM reviews WHERE sessionId = ?', sessionId);
   }
 
-  /** Hashes of all trees of a lineage that reviews need. */
+  /** Opens a review that has ended. The session must have no other open one. */
+  reopen(row: ReviewRow, at: number): void {
+    this.update(row.id, { endedAt: null, updatedAt: at });
+  }
+
+  /** Hashes of all trees of a lineage that reviews need. The newest one that ended may be opened again. */
   roots(lineage: string): string[] {
     return this.#database
       .all('SELECT * FROM reviews WHERE lineage = ?', lineage)
       .map(parse)
-      .flatMap(({ endedAt, baseRoot, targetRoot, acceptedRoot }) => [
-        ...(endedAt === null ? [baseRoot, targetRoot] : []),
+      .flatMap(({ baseRoot, targetRoot, acceptedRoot }) => [
+        baseRoot,
+        targetRoot,
         ...(acceptedRoot === null ? [] : [acceptedRoot]),
       ]);
   }

@@ -21,26 +21,29 @@ afterAll(async () => {
   await home.dispose();
 });
 
-test('what the agent changed through its shell becomes a commit on the deployed one, and goes again', async () => {
+/** A deployed project with one commit. */
+async function deployed(name: string, files: Readonly<Record<string, string>>) {
   const project = await writeProject(home.projects, {
-    'holdfast.yaml':
-      'name: handed\nagent: { protocol: command, command: [sh] }\npersistence: persistent\nworkspace: { ignore: ["*.mp4"] }\n',
-    '.gitignore': 'node_modules\n',
-    'src/a.txt': 'one\n',
-    'film.mp4': 'film\n',
+    'holdfast.yaml': `name: ${name}\nagent: { protocol: command, command: [sh] }\npersistence: persistent\nworkspace: { ignore: ["*.mp4"] }\n`,
+    ...files,
   });
   const git = (...command: string[]): string =>
-    execFileSync('git', ['-c', 'user.name=A', '-c', 'user.email=a@example.org', ...command], {
-      cwd: project,
-      encoding: 'utf8',
-    });
+    execFileSync('git', command, { cwd: project, encoding: 'utf8' });
   git('init', '-q', '-b', 'main');
   git('config', 'user.name', 'A');
   git('config', 'user.email', 'a@example.org');
   git('add', '.');
   git('commit', '-q', '-m', 'first');
-  const head = git('rev-parse', 'HEAD').trim();
   await home.runOk(['deploy', project]);
+  return { project, git, head: git('rev-parse', 'HEAD').trim() };
+}
+
+test('what the agent changed through its shell becomes a commit on the deployed one, and goes again', async () => {
+  const { project, git, head } = await deployed('handed', {
+    '.gitignore': 'node_modules\n',
+    'src/a.txt': 'one\n',
+    'film.mp4': 'film\n',
+  });
   await home.runOk([
     'run',
     'handed',
@@ -78,4 +81,35 @@ test('what the agent changed through its shell becomes a commit on the deployed 
     'handoff.made',
     'handoff.undone',
   ]);
+});
+
+test('after a review a commit has exactly what was accepted, and the next one what was accepted since', async () => {
+  const { project, git, head } = await deployed('reviewed', { 'a.txt': 'one\n', 'b.txt': 'one\n' });
+  const session = 'reviewed/default';
+  const handOff = async (...options: string[]) =>
+    MadeSchema.loose().parse(
+      await home.runJson(['handoff', session, '--repository', project, '--to', 'worktree', ...options]),
+    );
+  await home.runOk(['run', 'reviewed', 'echo two > a.txt; echo two > b.txt; echo new > c.txt']);
+  await home.runOk(['review', session]);
+  const refused = await home.run(['handoff', session, '--repository', project]);
+  expect(refused.code).toBe(1);
+  expect(refused.stderr).toContain('holdfast review accept default --all');
+  await home.runOk(['review', 'accept', session, 'a.txt']);
+  await home.runOk(['review', 'reject', session, 'b.txt']);
+  const preview = await home.run(['handoff', session, '--repository', project, '--preview']);
+  expect(preview.stderr).toContain('Handing over what you accepted; 1 change not accepted stays behind');
+
+  const first = await handOff();
+  expect(git('diff', '--name-status', head, first.commit)).toBe('M\ta.txt\n');
+  await home.runOk(['handoff', 'undo', '--repository', project]);
+  const again = await handOff();
+  expect(git('rev-parse', `${again.commit}^{tree}`)).toBe(git('rev-parse', `${first.commit}^{tree}`));
+
+  await home.runOk(['prompt', session, 'echo three >> a.txt']);
+  await home.runOk(['review', session]);
+  await home.runOk(['review', 'accept', session, '--all']);
+  const next = await handOff('--onto', again.branch);
+  expect(git('diff', '--name-status', again.commit, next.commit)).toBe('M\ta.txt\nA\tc.txt\n');
+  expect(await readFile(join(next.folder, 'a.txt'), 'utf8')).toBe('two\nthree\n');
 });

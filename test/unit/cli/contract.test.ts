@@ -75,7 +75,7 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
     'handoff',
     '<session>',
     ...['--to', '--paths', '--message', '--branch', '--dir', '--output', '--onto', '--include-quarantined'],
-    ...['--repository', '--preview'],
+    ...['--repository', '--unreviewed', '--preview'],
   ],
   ['handoff undo', '[handoff]', '--force', '--repository'],
   ['gc', '', '--dry-run'],
