@@ -10,6 +10,7 @@ import { registerEvents } from './commands/events.ts';
 import { registerExec } from './commands/exec.ts';
 import { registerMemory } from './commands/memory.ts';
 import { registerHandoff } from './commands/handoff.ts';
+import { registerManifests } from './commands/manifest.ts';
 import { registerHosts } from './commands/hosts.ts';
 import { registerPermissions } from './commands/permissions.ts';
 import { registerPolicy } from './commands/policy.ts';
@@ -99,6 +100,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   registerPolicy(registry);
   registerSecrets(registry);
   registerHandoff(registry);
+  registerManifests(registry);
   root.commandsGroup(HEADINGS.maintenance);
   registerMaintenance(registry);
   registerHosts(registry);
@@ -112,7 +114,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
       .description('show help for a command')
       .helpGroup(HEADINGS.maintenance),
   );
-  registry.registerUnavailable(root, [...['manifest', 'check', 'setup'], ...['retention', 'serve']]);
+  registry.registerUnavailable(root, ['check', 'setup', 'retention', 'serve']);
   registry.registerUnavailable(session, ['undelete', 'move']);
   return root;
 }

@@ -10,6 +10,7 @@ import {
 import { AGENT_EVENTS } from './agent-events.ts';
 import { EGRESS_EVENTS } from './egress.ts';
 import { HANDOFF_EVENTS } from './handoff.ts';
+import { MANIFEST_EVENTS } from './manifest.ts';
 import { ErrorDataSchema } from './error-data.ts';
 import { SessionIdSchema, SnapshotIdSchema, TerminalIdSchema } from './ids.ts';
 import { SnapshotReasonSchema } from './snapshots.ts';
@@ -261,6 +262,7 @@ export const EVENT_SCHEMAS = {
   ...EGRESS_EVENTS,
   ...AGENT_EVENTS,
   ...HANDOFF_EVENTS,
+  ...MANIFEST_EVENTS,
 
   /** A new version of the profile was deployed. The next turn uses it. */
   'profile.deployed': z.object({ profile: z.string(), version: z.number().int().positive() }),

@@ -26,6 +26,7 @@ import { FILES_METHODS } from './files.ts';
 import { HOST_METHODS, HOST_NOTIFICATIONS } from './host.ts';
 import { HANDOFF_METHODS } from './handoff.ts';
 import { HomeIdSchema, SnapshotIdSchema } from './ids.ts';
+import { MANIFEST_METHODS } from './manifest.ts';
 import { MEMORY_METHODS } from './memory.ts';
 import { ProfileNameSchema } from './profile.ts';
 import { SECRET_METHODS } from './secrets.ts';
@@ -458,6 +459,7 @@ export const METHODS = {
   ...SNAPSHOT_METHODS,
   ...REVIEW_METHODS,
   ...HANDOFF_METHODS,
+  ...MANIFEST_METHODS,
 } as const satisfies Record<string, ClientMethodShape>;
 
 /** supervisor → client. */

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import * as entities from '../entities.ts';
+import { ManifestStatementSchema } from '../manifest.ts';
 import { ErrorDataSchema } from '../error-data.ts';
 import { ERROR_CODES } from '../errors.ts';
 import {
@@ -142,6 +143,17 @@ export function protocolJsonSchema(): Schema {
       ...named,
       ...parts,
     },
+  };
+}
+
+/** The JSON Schema of what a manifest's envelope has as its payload. */
+export function manifestJsonSchema(): Schema {
+  const { $schema: _, ...schema } = z.toJSONSchema(ManifestStatementSchema);
+  return {
+    $schema: DIALECT,
+    title: 'Manifest of a Holdfast session',
+    description: 'An in-toto Statement v1: the payload of a signed envelope (DSSE). See manifest.md.',
+    ...schema,
   };
 }
 

@@ -2,12 +2,13 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { format, resolveConfig } from 'prettier';
-import { profileJsonSchema, protocolJsonSchema } from './json-schemas.ts';
+import { manifestJsonSchema, profileJsonSchema, protocolJsonSchema } from './json-schemas.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const DOCUMENTS = [
   { file: join(ROOT, 'docs/holdfast.schema.json'), make: profileJsonSchema },
   { file: join(ROOT, 'docs/protocol.schema.json'), make: protocolJsonSchema },
+  { file: join(ROOT, 'docs/manifest.schema.json'), make: manifestJsonSchema },
 ];
 
 const check = process.argv.includes('--check');

@@ -80,6 +80,7 @@ export const MODULES = {
       ],
     ],
     handoff: ['base', 'store', 'history', 'snapshots', 'reviews'],
+    manifests: ['base', 'store', 'history'],
     doctor: ['store', 'secrets', 'engine', 'sandboxes'],
     rpc: [
       'base',
@@ -97,6 +98,7 @@ export const MODULES = {
       'terminals',
       'sessions',
       'handoff',
+      'manifests',
     ],
     daemon: [
       ...[
@@ -111,7 +113,18 @@ export const MODULES = {
         'workspace',
         'sandboxes',
       ],
-      ...['agents', 'snapshots', 'reviews', 'turns', 'terminals', 'sessions', 'handoff', 'doctor', 'rpc'],
+      ...[
+        'agents',
+        'snapshots',
+        'reviews',
+        'turns',
+        'terminals',
+        'sessions',
+        'handoff',
+        'manifests',
+        'doctor',
+        'rpc',
+      ],
     ],
   },
 };

@@ -21,6 +21,7 @@ import { nameResolver } from '../egress/resolver.ts';
 import { DockerEngine } from '../engine/docker/engine.ts';
 import type { Engine } from '../engine/port.ts';
 import { HandoffService } from '../handoff/handoff-service.ts';
+import { Manifests } from '../manifests/manifests.ts';
 import { Artifacts } from '../history/artifacts.ts';
 import { Contents } from '../history/contents.ts';
 import { DeletedSessionContents } from '../history/deleted-session-contents.ts';
@@ -148,6 +149,12 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
     { ...storage, ...sandboxes, ...snapshots, ...sessions, filesConnections },
     program,
   );
+  const manifests = new Manifests({
+    ...storage,
+    memoryVersion: (sessionId) => storage.sessionMemory.show(sessionId)?.version ?? 0,
+    baseOf: (session) => snapshots.baseTrees.find(session),
+    log: log.child('manifests'),
+  });
   return {
     ...storage,
     ...network,
@@ -171,8 +178,9 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
       ...snapshots,
       ...review,
       running: (sessionId) => sandboxes.activeWork.count(sessionId),
-      onMade: () => undefined,
+      beforeMade: (session, made) => manifests.prepare(session, made),
     }),
+    manifests,
     profileService: createProfiles({ ...storage, ...network, ...sessions }, program, log),
     deletedSessions: new DeletedSessionContents({ ...storage, log: log.child('history') }),
     clients: new ClientNames(),

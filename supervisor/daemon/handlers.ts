@@ -12,6 +12,7 @@ import { watchHandlers } from '../rpc/handlers/watch.ts';
 import { reviewHandlers } from '../rpc/handlers/review.ts';
 import { snapshotHandlers } from '../rpc/handlers/snapshot.ts';
 import { handoffHandlers } from '../rpc/handlers/handoff.ts';
+import { manifestHandlers } from '../rpc/handlers/manifest.ts';
 import { deployHandlers } from '../rpc/handlers/deploy.ts';
 import { policyHandlers } from '../rpc/handlers/policy.ts';
 import { secretHandlers } from '../rpc/handlers/secret.ts';
@@ -101,6 +102,10 @@ export function createHandlers(
     }),
     ...permissionHandlers<ClientPeer>({ ...services, sessionId }),
     ...handoffHandlers<ClientPeer>(services),
+    ...manifestHandlers<ClientPeer>({
+      ...services,
+      findSession: (reference) => sessionService.find(reference),
+    }),
     ...terminalHandlers<ClientPeer>({ terminals, sessionId }),
     ...sessionHandlers<ClientPeer>({
       ...services,

@@ -36,8 +36,11 @@ export interface HandoffServiceOptions {
   readonly ids: Ids;
   /** How many turns, execs and terminals run in a session. */
   readonly running: (sessionId: string) => number;
-  /** Called in the transaction that records a handoff as made. */
-  readonly onMade: (session: SessionRow, made: Params<'handoff/record'>) => void;
+  /**
+   * Called before a handoff is recorded as made. What it resolves with is called in the transaction that records it.
+   * Never rejects: what was handed over is recorded in any case.
+   */
+  readonly beforeMade: (session: SessionRow, made: Params<'handoff/record'>) => Promise<() => void>;
 }
 
 /** What clients ask to hand changes over. The client applies them: the repository is on the person's machine. */
@@ -130,15 +133,17 @@ export class HandoffService {
 
   /** Appends the event of a step, once, and ends or opens the review that it delivers, in the same transaction. */
   async record(request: Params<'handoff/record'>): Promise<Result<'handoff/record'>> {
-    const { database, events, snapshotService, reviewDelivery, onMade } = this.#options;
+    const { database, events, snapshotService, reviewDelivery, beforeMade } = this.#options;
     const { session: reference, handoff: handoffId, step, manifest: manifestId, ...what } = request;
     const session = snapshotService.findSession(reference);
     const { review, base, target } = what;
+    const type = `handoff.${step}` as const;
+    if (this.#isRecorded(session.id, type, handoffId)) return { recorded: false };
+    const keepManifest = step === 'made' ? await beforeMade(session, request) : () => undefined;
     const append = (): Result<'handoff/record'> => {
-      const type = `handoff.${step}` as const;
       if (this.#isRecorded(session.id, type, handoffId)) return { recorded: false };
       events.append(session.id, [{ type, data: { handoffId, manifestId, ...what } }]);
-      if (step === 'made') onMade(session, request);
+      keepManifest();
       if (review !== null && step === 'made') reviewDelivery.end(session, { review, base, target });
       if (review !== null && step === 'undone') reviewDelivery.reopen(session, { review, base, target });
       return { recorded: true };

@@ -166,6 +166,7 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
     case 'handoff.approved':
     case 'handoff.made':
     case 'handoff.undone':
+    case 'manifest.made':
       return state;
   }
 }

@@ -35,7 +35,7 @@ export const MAX_HOME_PATH_BYTES = LONGEST_DATABASE_PATH - LONGEST_DATABASE_NAME
 const LONGEST_PART = 255;
 /** Entries that a folder may have before it becomes a home. */
 const OURS =
-  /^(\.|supervisor|holdfast|id$|logs$|workspaces$|homes$|run$|deploys$|runtime$|artifacts$|store$|backups$|reserve$|secrets$|bin$|hosts)/;
+  /^(\.|supervisor|holdfast|id$|logs$|workspaces$|homes$|run$|deploys$|runtime$|artifacts$|store$|backups$|reserve$|secrets$|host-key$|bin$|hosts)/;
 
 /** A session's run directory on this machine. */
 export interface RunPaths {
@@ -81,6 +81,8 @@ export class Home {
   readonly backups: string;
   /** Sealed values of secrets, and their key. */
   readonly secrets: string;
+  /** The key that signs manifests. */
+  readonly hostKey: string;
   /** A file that reserves space for operations that must work on a full disk. */
   readonly reserve: string;
   readonly #identity: string;
@@ -107,6 +109,7 @@ export class Home {
     this.store = join(root, 'store');
     this.backups = join(root, 'backups');
     this.secrets = join(root, 'secrets');
+    this.hostKey = join(root, 'host-key');
     this.reserve = join(root, 'reserve');
     this.id = readOrMakeId(this.idFile);
     this.#identity = identityOf(statSync(root, { bigint: true }));

@@ -42,9 +42,9 @@ describe('a command line that is wrong ends with 2 and says how', () => {
   test.each([
     ['snapshot', 'export', 'a'],
     ['setup', 'status', 'a'],
-    ['manifest', 'show', 'a', '--json'],
-    ['manifest', 'a'],
-    ['manifest', 'a', '--to', 'branch'],
+    ['check', 'a', '--json'],
+    ['check', 'a'],
+    ['check', 'a', '--to', 'branch'],
     ['secret', 'login', 'anthropic'],
     ['retention', 'plan'],
     ['serve', '--port', '1'],
@@ -63,7 +63,7 @@ describe('help', () => {
       expect(stdout).toContain(word);
     }
     expect(stdout).toContain('snapshot');
-    expect(stdout).not.toMatch(/__complete|manifest/);
+    expect(stdout).not.toMatch(/__complete|retention/);
   });
 
   test.each([

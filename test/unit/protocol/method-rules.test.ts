@@ -50,6 +50,8 @@ const READING: readonly MethodName[] = [
   'review/read',
   'handoff/changes',
   'handoff/contents',
+  'manifest/show',
+  'manifest/key',
 ];
 
 /** Methods that change something and leave the same state when the same parameters are sent again, and why. */

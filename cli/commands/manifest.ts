@@ -1,0 +1,277 @@
+import { createPublicKey, type KeyObject } from 'node:crypto';
+import { open, stat } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { readPublicKey } from '../../protocol/envelope.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { SessionIdSchema } from '../../protocol/ids.ts';
+import { ENVELOPE_CHARACTERS, type Manifest, type ManifestStatement } from '../../protocol/manifest.ts';
+import {
+  manifestDifferences,
+  readUnverified,
+  unprovenBy,
+  verifyManifest,
+} from '../../protocol/manifest-verification.ts';
+import type { Context } from '../context.ts';
+import { EXIT, UsageError } from '../failure.ts';
+import type { Registry } from '../registry.ts';
+import { formatSize } from '../render/quantity.ts';
+import { pluralize, sanitizeLine } from '../render/text.ts';
+
+const KEY_CHARACTERS = 4096;
+const LISTED_TURNS = 10;
+const LISTED_HOSTS = 10;
+
+export function registerManifests(registry: Registry): void {
+  const group = registry.group('manifest', 'signed statements of what a session did');
+  registerShow(registry, group);
+  registerVerify(registry, group);
+  registerDiff(registry, group);
+
+  const key = registry.command(group, {
+    usage: 'key',
+    description: 'print the public key that verifies the manifests of this installation',
+    examples: ['holdfast manifest key > build-machine.pem'],
+  });
+  registry.setAction(key, async (context) => {
+    const { publicKey, keyId } = await context.call('manifest/key', {});
+    if (context.json) await context.printJson({ publicKey, keyId });
+    else await context.stdout.write(publicKey);
+    return undefined;
+  });
+}
+
+type Group = ReturnType<Registry['group']>;
+
+interface ShowOptions {
+  readonly id?: string;
+  readonly output?: string;
+}
+
+function registerShow(registry: Registry, group: Group): void {
+  const command = registry
+    .command(group, {
+      usage: 'show <session>',
+      description: 'make and sign a manifest of what a session did so far, or show that of a handoff',
+      operands: ['session'],
+      examples: [
+        'holdfast manifest show default',
+        'holdfast manifest show default --output default.manifest.json',
+      ],
+    })
+    .option('--id <manifest>', 'the one of a handoff, by the id in the trailer of its commit')
+    .option('--output <file>', 'also save the signed envelope in this new file');
+  registry.setAction(command, async (context, { id, output }: ShowOptions, session: string) => {
+    const { envelope } = await context.call('manifest/show', {
+      session,
+      ...(id === undefined ? {} : { id }),
+    });
+    const text = JSON.stringify(envelope);
+    const statement = readUnverified(text);
+    if (statement === null) throw notAManifest(session);
+    const file = output === undefined ? null : resolve(context.io.cwd, output);
+    if (file !== null) await writeNewFile(file, `${text}\n`);
+    if (context.json) await context.printJson({ statement, envelope, file });
+    else {
+      await context.print(...describe(statement));
+      if (file !== null) await context.printNote(`Saved: ${sanitizeLine(file)}`);
+    }
+    return undefined;
+  });
+}
+
+function registerVerify(registry: Registry, group: Group): void {
+  const command = registry
+    .command(group, {
+      usage: 'verify <file-or-session>',
+      description: 'check the signature of a saved manifest, or of one made now; says what it cannot prove',
+      operands: ['session'],
+      examples: ['holdfast manifest verify default.manifest.json --key build-machine.pem'],
+    })
+    .option(
+      '--key <file>',
+      'the public key of the machine that signed it; no supervisor is needed then (default: that of this installation)',
+    );
+  registry.setAction(command, async (context, { key }: { key?: string }, what: string) => {
+    const text = await readEnvelope(context, what);
+    const publicKey = key === undefined ? await ownKey(context) : await keyOf(context, key);
+    const verified = verifyManifest(text, publicKey);
+    if (!verified.valid) {
+      if (context.json) await context.printJson({ valid: false, why: verified.why });
+      else await context.print(`${context.style.red('NOT VALID')}: ${verified.why}`);
+      return EXIT.failed;
+    }
+    const { keyId, statement } = verified;
+    const unproven = unprovenBy(statement);
+    if (context.json) await context.printJson({ valid: true, keyId, statement, unproven });
+    else {
+      await context.print(
+        `${context.style.green('Valid')}: signed by the key ${keyId.slice(0, 16)}, and unchanged since`,
+        '',
+        ...describe(statement),
+        '',
+        'Not proven by it:',
+        ...unproven.map((one) => `  - ${sanitizeLine(one)}`),
+      );
+    }
+    return undefined;
+  });
+}
+
+function registerDiff(registry: Registry, group: Group): void {
+  const command = registry.command(group, {
+    usage: 'diff <a> <b>',
+    description: 'compare two manifests, each a saved file or a session; signatures are not checked',
+    operands: ['session', 'session'],
+  });
+  registry.setAction(command, async (context, _options, a: string, b: string) => {
+    const differences = manifestDifferences(await readManifest(context, a), await readManifest(context, b));
+    if (context.json) {
+      await context.printJson({ differences });
+      return undefined;
+    }
+    if (differences.length === 0) await context.printHint('They say the same');
+    await context.print(
+      ...differences.map(({ path, before, after }) => {
+        const name = sanitizeLine(path);
+        if (before === null) return `+ ${name}: ${sanitizeLine(after ?? '')}`;
+        if (after === null) return `- ${name}: ${sanitizeLine(before)}`;
+        return `~ ${name}: ${sanitizeLine(before)} → ${sanitizeLine(after)}`;
+      }),
+    );
+    return undefined;
+  });
+}
+
+async function readManifest(context: Context, what: string): Promise<Manifest> {
+  const statement = readUnverified(await readEnvelope(context, what));
+  if (statement === null) throw notAManifest(what);
+  return statement.predicate;
+}
+
+/** A file of this name comes before a session; an id is always a session. */
+async function readEnvelope(context: Context, what: string): Promise<string> {
+  const path = resolve(context.io.cwd, what);
+  if (!SessionIdSchema.safeParse(what).success && (await isFile(path))) return await readText(path);
+  if (what.endsWith('.json')) throw new UsageError(`there is no file ${sanitizeLine(what)}`);
+  const { envelope } = await context.call('manifest/show', { session: what });
+  return JSON.stringify(envelope);
+}
+
+async function ownKey(context: Context): Promise<KeyObject> {
+  const { publicKey } = await context.call('manifest/key', {});
+  return createPublicKey(publicKey);
+}
+
+async function keyOf(context: Context, file: string): Promise<KeyObject> {
+  const path = resolve(context.io.cwd, file);
+  if (!(await isFile(path))) throw new UsageError(`there is no file ${sanitizeLine(file)}`);
+  const key = readPublicKey((await readText(path)).slice(0, KEY_CHARACTERS));
+  if (key === null)
+    throw new UsageError(
+      `${sanitizeLine(file)} is not a public Ed25519 key in PEM; print one with \`holdfast manifest key\``,
+    );
+  return key;
+}
+
+async function isFile(path: string): Promise<boolean> {
+  const found = await stat(path).catch(() => null);
+  return found?.isFile() === true;
+}
+
+/** The first megabyte and a byte: more is no envelope. */
+async function readText(path: string): Promise<string> {
+  const file = await open(path, 'r');
+  try {
+    const buffer = Buffer.alloc(ENVELOPE_CHARACTERS + 1);
+    let at = 0;
+    for (;;) {
+      const { bytesRead } = await file.read(buffer, at, buffer.length - at, at);
+      at += bytesRead;
+      if (bytesRead === 0 || at === buffer.length) return buffer.toString('utf8', 0, at);
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+async function writeNewFile(path: string, text: string): Promise<void> {
+  const file = await open(path, 'wx', 0o644).catch((error: unknown) => {
+    if (error instanceof Error && 'code' in error && error.code === 'EEXIST')
+      throw new UsageError(`${sanitizeLine(path)} exists already`);
+    throw error;
+  });
+  try {
+    await file.writeFile(text);
+  } finally {
+    await file.close();
+  }
+}
+
+function notAManifest(what: string): HoldfastError {
+  return new HoldfastError('invalid_params', `${what} is not a manifest`, {
+    next: 'save one with `holdfast manifest show SESSION --output FILE`',
+  });
+}
+
+function describe({ subject, predicate: manifest }: ManifestStatement): string[] {
+  const { session, snapshot, base, image, turns, egress, credentials, handoffs, history } = manifest;
+  const rows: [string, string][] = [
+    [
+      'Manifest',
+      `${manifest.id}, ${manifest.madeAt}${manifest.handoff === null ? '' : `, of ${manifest.handoff}`}`,
+    ],
+    ['Session', `${session.profile}/${session.name} (${session.id})`],
+    ...subject.map(({ name, digest }): [string, string] => [
+      `Is about`,
+      `${name} ${Object.values(digest).join(' ')}`,
+    ]),
+    ['Snapshot', snapshot === null ? 'none' : `${snapshot.id}, ${snapshot.at}`],
+    ['Began with', base === null ? 'unknown' : describeBase(base)],
+    [
+      'Image',
+      image === null ? 'none yet' : `${image.name}${image.identity === null ? '' : ` ${image.identity}`}`,
+    ],
+    ['Model', session.model ?? 'not chosen'],
+    ['Memory', manifest.memory === 0 ? 'none' : `version ${manifest.memory}`],
+    ['Credentials', credentials.map(({ name, host }) => `${name} (${host})`).join(', ') || 'none'],
+    ['Turns', String(turns.total)],
+    ...turns.listed
+      .slice(0, LISTED_TURNS)
+      .map(({ id, at, status, prompt }): [string, string] => [
+        '',
+        `${id}  ${at}  ${status ?? 'unfinished'}  prompt ${prompt?.sha256.slice(0, 16) ?? 'unknown'}`,
+      ]),
+    ...more(turns.total, Math.min(turns.listed.length, LISTED_TURNS)),
+    [
+      'Network',
+      `${pluralize(egress.hosts, 'host')}, ${egress.allowed} allowed, ${egress.denied} denied, ${egress.failed} failed, ${formatSize(egress.bytesOut)} sent, ${formatSize(egress.bytesIn)} received`,
+    ],
+    ...egress.listed
+      .slice(0, LISTED_HOSTS)
+      .map(({ host, port, allowed, denied, bytesOut }): [string, string] => [
+        '',
+        `${host}:${port}  ${allowed} allowed, ${denied} denied, ${formatSize(bytesOut)} sent`,
+      ]),
+    ...more(egress.hosts, Math.min(egress.listed.length, LISTED_HOSTS)),
+    ['Handoffs', handoffs.total === 0 ? 'none' : pluralize(handoffs.total, 'step')],
+    ...handoffs.listed
+      .slice(0, LISTED_TURNS)
+      .map(({ step, at, handoff, files, released, quarantined }): [string, string] => [
+        '',
+        `${handoff}  ${at}  ${step}  ${pluralize(files, 'file')}, ${released} released from quarantine, ${quarantined} left in it`,
+      ]),
+    ...more(handoffs.total, Math.min(handoffs.listed.length, LISTED_TURNS)),
+    ['History', `${pluralize(history.seq, 'event')}, the last has the hash ${history.hash}`],
+  ];
+  return rows.map(([name, value]) => sanitizeLine(`${name.padEnd(12)}${value}`));
+}
+
+function describeBase({ commit, branch, remote, exact, root }: NonNullable<Manifest['base']>): string {
+  const from = [commit, branch, remote].filter((part) => part !== null).join(' ');
+  const tree = `tree ${root.slice(0, 16)}${exact ? '' : ' (its oldest snapshot)'}`;
+  return from === '' ? tree : `${from}, ${tree}`;
+}
+
+function more(total: number, shown: number): [string, string][] {
+  return total > shown ? [['', `and ${total - shown} more`]] : [];
+}

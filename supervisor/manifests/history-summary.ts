@@ -1,0 +1,179 @@
+import { setImmediate } from 'node:timers/promises';
+import type { SessionEvent } from '../../protocol/entities.ts';
+import { type EventEntry, parseEvent } from '../../protocol/events.ts';
+import { MANIFEST_LIMITS, type Manifest } from '../../protocol/manifest.ts';
+import type { EventLog, Head } from '../history/event-log.ts';
+
+const PAGE_EVENTS = 500;
+/** Hosts that are told apart: whoever asks for more has them counted together. */
+const MAX_HOSTS = 5000;
+/** The agent names its model, so it may be anything. */
+const MODEL_CHARACTERS = 100;
+const MANY = '*';
+const DECISIONS = ['allowed', 'denied', 'failed'] as const;
+
+export type HistorySummary = Pick<Manifest, 'image' | 'turns' | 'egress' | 'handoffs' | 'history'>;
+type Turn = Manifest['turns']['listed'][number];
+type Host = Manifest['egress']['listed'][number];
+
+export interface HistorySummaryOptions {
+  readonly events: Pick<EventLog, 'read'>;
+  readonly sessionId: string;
+  /** The last event that is looked at. */
+  readonly head: Head;
+  /** ms, from any beginning. */
+  readonly clock: () => number;
+}
+
+/** What a manifest says of a history, from its end backwards, as far as the limits allow. Yields to other work in between. */
+export async function summarizeHistory({
+  events,
+  sessionId,
+  head,
+  clock,
+}: HistorySummaryOptions): Promise<HistorySummary> {
+  const summary = new Summary();
+  const until = clock() + MANIFEST_LIMITS.readMs;
+  const lowest = Math.max(0, head.seq - MANIFEST_LIMITS.events);
+  let from = head.seq;
+  while (from > lowest && clock() < until) {
+    const to = from;
+    from = Math.max(lowest, to - PAGE_EVENTS);
+    const page: SessionEvent[] = [];
+    for (let after = from; after < to;) {
+      const part = events.read(sessionId, { after, limit: to - after });
+      const last = part.at(-1);
+      if (last === undefined) break;
+      page.push(...part);
+      after = last.seq;
+    }
+    for (const event of page.reverse()) summary.add(event);
+    await setImmediate();
+  }
+  return { ...summary.result(), history: { seq: head.seq, hash: head.hash, first: from + 1 } };
+}
+
+/** Gets events from the newest to the oldest. */
+class Summary {
+  readonly #statuses = new Map<string, string>();
+  readonly #models = new Map<string, string>();
+  readonly #turns: Turn[] = [];
+  readonly #hosts = new Map<string, Host>();
+  readonly #handoffs: Manifest['handoffs']['listed'] = [];
+  #turnCount = 0;
+  #handoffCount = 0;
+  #image: Manifest['image'] = null;
+
+  add(event: SessionEvent): void {
+    const entry = parseEvent(event);
+    if (entry === null) return;
+    switch (entry.type) {
+      case 'turn.ended':
+        if (this.#turns.length < MANIFEST_LIMITS.turns)
+          this.#statuses.set(entry.data.turnId, entry.data.status);
+        return;
+      case 'agent.option': {
+        const { turnId, option, value } = entry.data;
+        if (turnId !== null && option === 'model' && this.#turns.length < MANIFEST_LIMITS.turns)
+          // The newest value, because that of the end comes first.
+          this.#models.set(turnId, this.#models.get(turnId) ?? value.slice(0, MODEL_CHARACTERS));
+        return;
+      }
+      case 'turn.queued':
+        this.#addTurn(entry.data, event.at);
+        return;
+      case 'sandbox.started': {
+        const { image, imageIdentity, codeVersion, generation } = entry.data;
+        this.#image ??= { name: image, identity: imageIdentity, codeVersion, generation };
+        return;
+      }
+      case 'egress':
+        this.#addEgress(entry.data);
+        return;
+      case 'handoff.approved':
+      case 'handoff.made':
+      case 'handoff.undone':
+        this.#addHandoff(entry, event.at);
+        return;
+      default:
+        return;
+    }
+  }
+
+  result(): Omit<HistorySummary, 'history'> {
+    const hosts = [...this.#hosts.values()];
+    const sum = (of: (host: Host) => number): number => hosts.reduce((total, host) => total + of(host), 0);
+    const byUse = (a: Host, b: Host): number =>
+      Number(b.allowed > 0) - Number(a.allowed > 0) ||
+      b.bytesOut - a.bytesOut ||
+      b.allowed + b.denied + b.failed - (a.allowed + a.denied + a.failed) ||
+      (a.host < b.host ? -1 : 1);
+    return {
+      image: this.#image,
+      turns: { total: this.#turnCount, listed: this.#turns },
+      egress: {
+        hosts: hosts.length,
+        allowed: sum((host) => host.allowed),
+        denied: sum((host) => host.denied),
+        failed: sum((host) => host.failed),
+        bytesOut: sum((host) => host.bytesOut),
+        bytesIn: sum((host) => host.bytesIn),
+        listed: hosts.sort(byUse).slice(0, MANIFEST_LIMITS.hosts),
+      },
+      handoffs: { total: this.#handoffCount, listed: this.#handoffs },
+    };
+  }
+
+  #addTurn(
+    { turnId, kind, content }: Extract<EventEntry, { type: 'turn.queued' }>['data'],
+    at: string,
+  ): void {
+    this.#turnCount += 1;
+    if (this.#turns.length < MANIFEST_LIMITS.turns) {
+      this.#turns.push({
+        id: turnId,
+        kind,
+        at,
+        prompt: content === null ? null : { sha256: content.sha256, bytes: content.bytes },
+        status: this.#statuses.get(turnId) ?? null,
+        model: this.#models.get(turnId) ?? null,
+      });
+    }
+    this.#statuses.delete(turnId);
+    this.#models.delete(turnId);
+  }
+
+  #addEgress(data: Extract<EventEntry, { type: 'egress' }>['data']): void {
+    const name = `${data.host}:${data.port}`;
+    const isNew = !this.#hosts.has(name) && this.#hosts.size >= MAX_HOSTS;
+    const key = isNew ? MANY : name;
+    const host = this.#hosts.get(key) ?? {
+      host: isNew ? MANY : data.host.slice(0, 300),
+      port: isNew ? 0 : data.port,
+      ...{ allowed: 0, denied: 0, failed: 0, bytesOut: 0, bytesIn: 0 },
+    };
+    for (const decision of DECISIONS) if (data.decision === decision) host[decision] += data.count;
+    host.bytesOut += data.bytesOut;
+    host.bytesIn += data.bytesIn;
+    this.#hosts.set(key, host);
+  }
+
+  #addHandoff(entry: Extract<EventEntry, { type: `handoff.${string}` }>, at: string): void {
+    this.#handoffCount += 1;
+    if (this.#handoffs.length >= MANIFEST_LIMITS.handoffs) return;
+    const { handoffId, manifestId, to, commit, tree, snapshot, files, released, quarantined } = entry.data;
+    this.#handoffs.push({
+      step: STEPS[entry.type],
+      at,
+      handoff: handoffId,
+      manifest: manifestId,
+      ...{ to, commit, tree, snapshot, files, released, quarantined },
+    });
+  }
+}
+
+const STEPS = {
+  'handoff.approved': 'approved',
+  'handoff.made': 'made',
+  'handoff.undone': 'undone',
+} as const;

@@ -1,0 +1,234 @@
+import { chmodSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { readPublicKey } from '../../../protocol/envelope.ts';
+import type { EventEntry } from '../../../protocol/events.ts';
+import { ENVELOPE_CHARACTERS, MANIFEST_LIMITS } from '../../../protocol/manifest.ts';
+import { verifyManifest } from '../../../protocol/manifest-verification.ts';
+import { randomIds } from '../../../supervisor/base/ids.ts';
+import type { Log } from '../../../supervisor/base/log.ts';
+import { Artifacts } from '../../../supervisor/history/artifacts.ts';
+import { Contents } from '../../../supervisor/history/contents.ts';
+import { EventLog } from '../../../supervisor/history/event-log.ts';
+import { summarizeHistory } from '../../../supervisor/manifests/history-summary.ts';
+import { openHostKey } from '../../../supervisor/manifests/host-key.ts';
+import { Manifests } from '../../../supervisor/manifests/manifests.ts';
+import { Home } from '../../../supervisor/store/home.ts';
+import { Sessions } from '../../../supervisor/store/sessions.ts';
+import { Snapshots } from '../../../supervisor/store/snapshots.ts';
+import {
+  sessionRow,
+  temporaryDatabase,
+  temporaryHome,
+  thrownError,
+  turnId,
+} from '../../fixtures/store/temporary-home.ts';
+
+const HASH = 'ab'.repeat(32);
+const errors: unknown[] = [];
+const log: Log = {
+  ...{ debug: () => {}, info: () => {}, warn: () => {}, child: () => log },
+  error: (_what, fields) => errors.push(fields),
+};
+
+const made = {
+  session: 'work',
+  handoff: 'hand-aaaaaaaaaaaaaaaa',
+  manifest: 'man-aaaaaaaaaaaaaaaa',
+  step: 'made' as const,
+  base: HASH,
+  target: HASH,
+  snapshot: 'snp-aaaaaaaaaaaaaaaa',
+  to: 'branch' as const,
+  commit: 'c'.repeat(40),
+  tree: 'd'.repeat(40),
+  branch: 'holdfast/work',
+  files: 3,
+  released: 1,
+  quarantined: 2,
+  review: null,
+};
+const { session: _session, handoff: handoffId, manifest: manifestId, step: _step, ...handedOver } = made;
+
+const egress = (decision: 'allowed' | 'denied' | 'ended', host: string, bytesOut = 0): EventEntry => ({
+  type: 'egress',
+  data: {
+    ...{
+      decision,
+      host,
+      port: 443,
+      method: 'CONNECT',
+      rule: null,
+      from: null,
+      reason: null,
+      address: null,
+    },
+    ...{ count: 1, firstAt: '2026-03-01T11:00:00.000Z', lastAt: '2026-03-01T11:00:00.000Z' },
+    ...{ bytesOut, bytesIn: bytesOut * 2, allow: null },
+  },
+});
+const queued = (n: number): EventEntry => ({
+  type: 'turn.queued',
+  data: {
+    ...{ turnId: turnId(n), kind: 'acp', inputBytes: 2, preview: 'hi', timeoutMs: 1000 },
+    content: { sha256: HASH, bytes: 2, mediaType: 'text/plain' },
+  },
+});
+
+function given() {
+  const home = temporaryHome();
+  const database = temporaryDatabase(home);
+  const row = sessionRow(0, { name: 'work' });
+  new Sessions(database).insert(row);
+  const events = new EventLog(database);
+  const contents = new Contents(database, new Artifacts(home));
+  const manifests = new Manifests({
+    ...{ home, events, contents, ids: randomIds, log },
+    profiles: { get: () => null },
+    snapshots: new Snapshots(database),
+    memoryVersion: () => 4,
+    baseOf: () => ({
+      root: HASH,
+      origin: { root: '/home/me', prefix: '', head: 'e'.repeat(40), branch: 'main', remote: null },
+      folder: '',
+      isExact: true,
+    }),
+    now: () => 1000,
+  });
+  return { home, database, row, events, contents, manifests };
+}
+
+function opened(manifests: Manifests, envelope: unknown) {
+  const key = readPublicKey(manifests.key().publicKey);
+  if (key === null) throw new Error('no key');
+  const verified = verifyManifest(JSON.stringify(envelope), key);
+  if (!verified.valid) throw new Error(verified.why);
+  return verified.statement;
+}
+
+describe('the manifest of a session', () => {
+  test('says what its history says', async () => {
+    const { row, events, manifests } = given();
+    events.append(row.id, [
+      queued(1),
+      egress('denied', 'evil.example'),
+      egress('denied', 'evil.example'),
+      egress('allowed', 'api.example'),
+      egress('ended', 'api.example', 50),
+      { type: 'agent.option', data: { turnId: turnId(1), option: 'model', value: 'small', by: 'agent' } },
+      { type: 'agent.option', data: { turnId: turnId(1), option: 'model', value: 'large', by: 'agent' } },
+      queued(2),
+      { type: 'handoff.approved', data: { handoffId, manifestId, ...handedOver } },
+    ]);
+    const { predicate, subject } = opened(manifests, await manifests.show(row));
+    expect(predicate).toMatchObject({
+      reason: 'now',
+      memory: 4,
+      base: { commit: 'e'.repeat(40), branch: 'main', exact: true },
+      history: { ...events.head(row.id), first: 1 },
+      turns: {
+        total: 2,
+        listed: [
+          { id: turnId(2), status: null },
+          { id: turnId(1), model: 'large' },
+        ],
+      },
+      egress: {
+        ...{ hosts: 2, allowed: 1, denied: 2, bytesOut: 50, bytesIn: 100 },
+        listed: [{ host: 'api.example' }, { host: 'evil.example', denied: 2 }],
+      },
+      handoffs: { total: 1, listed: [{ step: 'approved', released: 1, quarantined: 2 }] },
+    });
+    expect(JSON.stringify(predicate)).not.toContain('/home/me');
+    expect(subject).toEqual([{ name: 'history', digest: { holdfastEvents: events.head(row.id).hash } }]);
+  });
+
+  test('lists a bounded part of a long history, and counts the rest', async () => {
+    const { row, events, manifests } = given();
+    const nasty = '\u0001'.repeat(500);
+    events.append(
+      row.id,
+      Array.from({ length: 600 }, (_, n): EventEntry[] => [
+        queued(n),
+        egress('denied', `${n}.example`),
+        { type: 'agent.option', data: { turnId: turnId(n), option: 'model', value: nasty, by: 'agent' } },
+        { type: 'handoff.undone', data: { handoffId, manifestId, ...handedOver } },
+      ]).flat(),
+    );
+    const envelope = await manifests.show(row);
+    expect(JSON.stringify(envelope).length).toBeLessThan(ENVELOPE_CHARACTERS);
+    const { turns, egress: hosts, handoffs } = opened(manifests, envelope).predicate;
+    expect([turns.total, hosts.hosts, handoffs.total]).toEqual([600, 600, 600]);
+    expect([turns.listed.length, hosts.listed.length, handoffs.listed.length]).toEqual([
+      MANIFEST_LIMITS.turns,
+      MANIFEST_LIMITS.hosts,
+      MANIFEST_LIMITS.handoffs,
+    ]);
+    expect(turns.listed[0]?.id).toBe(turnId(599));
+  });
+
+  test('stops when its time is up, and says how far it came', async () => {
+    const { row, events } = given();
+    events.append(
+      row.id,
+      Array.from({ length: 1200 }, (_, n) => queued(n)),
+    );
+    let calls = 0;
+    const summary = await summarizeHistory({
+      ...{ events, sessionId: row.id, head: events.head(row.id) },
+      clock: () => (calls++ < 2 ? 0 : MANIFEST_LIMITS.readMs),
+    });
+    expect(summary.history).toMatchObject({ seq: 1200, first: 701 });
+    expect(summary.turns.total).toBe(500);
+  });
+});
+
+describe('the manifest of a handoff', () => {
+  test('is kept with the handoff, under the id that its commit names', async () => {
+    const { row, events, database, manifests } = given();
+    const keep = await manifests.prepare(row, made);
+    expect(thrownError(() => manifests.showKept(row, manifestId)).code).toBe('not_found');
+    database.transaction(keep);
+    const { subject, predicate } = opened(manifests, manifests.showKept(row, manifestId));
+    expect(predicate).toMatchObject({ id: manifestId, reason: 'handoff', handoff: handoffId });
+    expect(subject).toEqual([
+      { name: 'tree', digest: { gitTree: made.tree } },
+      { name: 'commit', digest: { gitCommit: made.commit } },
+    ]);
+    expect(events.read(row.id, { type: 'manifest.made' })).toHaveLength(1);
+    expect(thrownError(() => manifests.showKept(row, 'man-bbbbbbbbbbbbbbbb')).code).toBe('not_found');
+  });
+
+  test('a key that cannot be used does not stop the handoff', async () => {
+    const { home, row, events, database, manifests } = given();
+    writeFileSync(home.hostKey, 'no key', { mode: 0o600 });
+    errors.length = 0;
+    database.transaction(await manifests.prepare(row, made));
+    expect(events.read(row.id)).toEqual([]);
+    expect(errors).toHaveLength(1);
+  });
+});
+
+describe('the host key', () => {
+  test('is created once, for its owner alone, and is the same for the next supervisor', () => {
+    const home = temporaryHome();
+    const first = openHostKey(home.hostKey);
+    expect(statSync(home.hostKey).mode & 0o777).toBe(0o600);
+    expect(openHostKey(Home.open(home.root).hostKey)).toMatchObject({ keyId: first.keyId });
+    expect(first.publicKey).toMatch(/^-----BEGIN PUBLIC KEY-----/);
+    expect(readdirSync(home.root).filter((name) => name.includes('host-key'))).toEqual(['host-key']);
+  });
+
+  test('is never replaced, and not used if it is damaged or others can read it', () => {
+    const home = temporaryHome();
+    openHostKey(home.hostKey);
+    chmodSync(home.hostKey, 0o640);
+    expect(thrownError(() => openHostKey(home.hostKey)).code).toBe('home_damaged');
+    chmodSync(home.hostKey, 0o600);
+    const text = readFileSync(home.hostKey, 'utf8');
+    for (const damaged of ['', text.slice(0, 60), 'x'.repeat(5000)]) {
+      writeFileSync(home.hostKey, damaged);
+      expect(thrownError(() => openHostKey(home.hostKey)).code).toBe('home_damaged');
+      expect(readFileSync(home.hostKey, 'utf8')).toBe(damaged);
+    }
+  });
+});
