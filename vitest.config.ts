@@ -118,6 +118,8 @@ export default defineConfig({
       { extends: true, test: { name: 'docker', include: ['test/docker/**/*.test.ts'], ...needsDocker } },
       { extends: true, test: { name: 'attacks', include: ['test/attacks/**/*.test.ts'], ...needsDocker } },
       { extends: true, test: { name: 'faults', include: ['test/faults/**/*.test.ts'], ...needsDocker } },
+      // Not part of `npm test`: the images of the agents come from npm, some hundred megabytes each.
+      { extends: true, test: { name: 'agents', include: ['test/agents/**/*.test.ts'], ...needsDocker } },
       { extends: true, test: { name: 'editor', include: ['test/editor/**/*.test.ts'], ...needsEditor } },
       { extends: true, test: { name: 'e2e', include: ['test/e2e/**/*.test.ts'], ...needsEditor } },
     ],
