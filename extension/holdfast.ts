@@ -25,6 +25,9 @@ import { SessionFiles } from './files/session-files.ts';
 import { WindowGuard } from './files/window-guard.ts';
 import { buildImages } from './images/build-images.ts';
 import { Notifications } from './commands/notifications.ts';
+import { InboxCommands } from './inbox/commands.ts';
+import { WaitingNotifications } from './inbox/waiting-notifications.ts';
+import { WaitingStatusItem } from './inbox/waiting-status-item.ts';
 import { HistoryCommands } from './history/commands.ts';
 import { HistoryDocuments } from './history/history-documents.ts';
 import { SessionEvents } from './history/session-events.ts';
@@ -103,6 +106,7 @@ export class Holdfast implements Disposable {
     const view = own.add(new SessionsView(connection, sessions, unread));
     const events = own.add(new SessionEvents(connection));
     own.add(new DenialNotifications(host, sessions));
+    own.add(new WaitingStatusItem(sessions));
     own.add(window.registerFileDecorationProvider(own.add(new TurnChanges(connection, events, times))));
     own.add(registerModeDocuments());
     const documents = own.add(new HistoryDocuments(events, connection));
@@ -112,12 +116,17 @@ export class Holdfast implements Disposable {
     const terminals = own.add(
       new SessionTerminals({ connection, sessions, home, program, emptyFolder, state }),
     );
+    const pages = own.add(
+      new SessionPages({ connection, sessions, unread, extension: context.extensionUri }),
+    );
+    const isPageVisible = (session: string): boolean => pages.isVisible(session);
+    own.add(new WaitingNotifications({ connection, sessions, isPageVisible }));
     own.add(
       new CommandRegistry(connection, new Notifications(log), {
         ...new SessionCommands({ connection, sessions, view, unread, example }).handlers,
         ...new ResumeCommands(connection, sessions, unread).handlers,
-        ...own.add(new SessionPages({ connection, sessions, unread, extension: context.extensionUri }))
-          .handlers,
+        ...pages.handlers,
+        ...new InboxCommands(connection, host, sessions).handlers,
         ...new HistoryCommands(sessions, unread, documents).handlers,
         ...new SnapshotCommands(connection, sessions).handlers,
         ...terminals.handlers,

@@ -74,6 +74,8 @@ export const COMMANDS = {
   'holdfast.exportFiles': SANDBOX,
   'holdfast.allowHost': RECORDS,
   'holdfast.setSecret': RECORDS,
+  'holdfast.answerPermission': RECORDS,
+  'holdfast.nextWaiting': RECORDS,
   'holdfast.openWorkspace': RECORDS,
   'holdfast.openWorkspaceInNewWindow': RECORDS,
   'holdfast.addWorkspace': RECORDS,

@@ -10,6 +10,9 @@ export const SCHEME = 'holdfast';
 /** `holdfast-snapshot://<snapshot>.<home id>/workspace/…` */
 export const SNAPSHOT_SCHEME = 'holdfast-snapshot';
 
+/** `holdfast-history://<session>/…`: the history of a session, or its transcript. */
+export const HISTORY_SCHEME = 'holdfast-history';
+
 /** What a URI of ours refers to: a path in a workspace, or the folder above it, which only we provide. */
 export type Location =
   | { readonly kind: 'root'; readonly session: string }

@@ -5,13 +5,13 @@ import type { Connection } from '../connection/connection.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { sanitize } from '../base/sanitize.ts';
+import { HISTORY_SCHEME } from '../files/location.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import { readEventText } from './content-reader.ts';
 import { formatEvent } from './format-event.ts';
 import { formatTranscript } from './format-transcript.ts';
 import type { SessionEvents } from './session-events.ts';
 
-const SCHEME = 'holdfast-history';
 /** Events that a document shows; `holdfast session events` has all. */
 const MAX_EVENTS = 2_000;
 const REDRAW_MS = 150;
@@ -63,16 +63,16 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
   constructor(events: SessionEvents, connection: Pick<Connection, 'callWithBytes'>) {
     this.#events = events;
     this.#connection = connection;
-    this.#owned.add(workspace.registerTextDocumentContentProvider(SCHEME, this));
+    this.#owned.add(workspace.registerTextDocumentContentProvider(HISTORY_SCHEME, this));
     // VS Code ignores changes that were reported while it was creating the document.
     this.#owned.add(
       workspace.onDidOpenTextDocument(({ uri }) => {
-        if (uri.scheme === SCHEME) this.#changed.fire(uri);
+        if (uri.scheme === HISTORY_SCHEME) this.#changed.fire(uri);
       }),
     );
     this.#owned.add(
       workspace.onDidCloseTextDocument(({ uri }) => {
-        if (uri.scheme === SCHEME) this.#close(uri.toString());
+        if (uri.scheme === HISTORY_SCHEME) this.#close(uri.toString());
       }),
     );
   }
@@ -96,7 +96,7 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
   ): Promise<void> {
     const title = sanitize(sessionTitle(session)).replaceAll('/', '_');
     const uri = Uri.from({
-      scheme: SCHEME,
+      scheme: HISTORY_SCHEME,
       authority: session.id,
       path: `/${title}${FORMATS[format].suffix}`,
     });

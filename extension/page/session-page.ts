@@ -56,6 +56,10 @@ export class SessionPage implements Disposable {
     return this.#options.sessions.current?.find(({ id }) => id === this.#options.session);
   }
 
+  get isVisible(): boolean {
+    return this.#options.panel.visible;
+  }
+
   reveal(): void {
     this.#options.panel.reveal();
   }

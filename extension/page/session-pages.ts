@@ -54,6 +54,11 @@ export class SessionPages implements Disposable {
     } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 
+  /** Whether the page of a session is on the screen. */
+  isVisible(session: string): boolean {
+    return this.#pages.get(session)?.isVisible === true;
+  }
+
   dispose(): void {
     this.#owned.dispose();
   }

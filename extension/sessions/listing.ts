@@ -1,7 +1,7 @@
 import { SESSION_STATUSES } from '../../protocol/entities.ts';
 import type { Session, SessionStatus } from '../../protocol/entities.ts';
 
-export type Group = 'active' | 'earlier' | 'unstarted';
+export type Group = 'waiting' | 'active' | 'earlier' | 'unstarted';
 
 /** Which sessions the view shows. */
 export interface Filter {
@@ -30,12 +30,13 @@ export function formatFilter({ statuses, search, archived }: Filter): string {
 }
 
 /**
- * `active`: has a sandbox, or is about to get one. `earlier`: can be resumed. `unstarted`: no turn has been started in
+ * `waiting`: its agent waits for a person's answer. `active`: has a sandbox, or is about to get one. `earlier`: can be resumed. `unstarted`: no turn has been started in
  * it.
  */
 export function groupOf(
-  session: Pick<Session, 'status' | 'about' | 'hydration' | 'runningTurn' | 'queuedTurns'>,
+  session: Pick<Session, 'status' | 'about' | 'hydration' | 'runningTurn' | 'queuedTurns' | 'waiting'>,
 ): Group {
+  if (session.waiting > 0) return 'waiting';
   switch (session.status) {
     case 'created': {
       const isStarting =
@@ -87,6 +88,7 @@ export function sessionSubtitle({ id, name, profile }: Pick<Session, 'id' | 'nam
 
 /** The names of a VS Code icon and colour. */
 export function sessionIcon(session: Session): { readonly id: string; readonly color: string } {
+  if (session.waiting > 0) return { id: 'bell-dot', color: 'charts.orange' };
   if (session.runningTurn !== null) return { id: 'loading~spin', color: 'charts.green' };
   switch (session.status) {
     case 'created':
@@ -113,10 +115,12 @@ export function menuContextOf(session: Session): string {
     session.runningTurn === null ? 'notRunning' : 'running',
     session.pinned ? 'pinned' : 'unpinned',
     session.archived ? 'archived' : 'unarchived',
+    ...(session.waiting > 0 ? ['waiting'] : []),
   ].join(' ');
 }
 
 export function formatStatus(session: Session): string {
+  if (session.waiting > 0) return 'waiting for you';
   if (session.runningTurn !== null) {
     return session.queuedTurns > 0 ? `running, ${session.queuedTurns} queued` : 'running';
   }

@@ -1,8 +1,9 @@
-import { QuickPickItemKind, ThemeIcon, window } from 'vscode';
+import { QuickPickItemKind, ThemeIcon, Uri, window } from 'vscode';
 import type { QuickPickItem } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { formatAge } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
+import { HISTORY_SCHEME } from '../files/location.ts';
 import type { SessionList } from './session-list.ts';
 import { byRecency, formatStatus, groupOf, sessionIcon, sessionSubtitle, sessionTitle } from './listing.ts';
 import { onlySessionInWindow, sessionsInWindow } from './session-window.ts';
@@ -13,9 +14,10 @@ export function commandTargets(target: unknown, selection: unknown): readonly un
   return several.length > 1 ? several : [target];
 }
 
-/** The session id in the argument of a command: an entry of the tree, or an id that a program gives. */
-function sessionIdOf(target: unknown): string | undefined {
+/** The session id in the argument of a command: an entry of the tree, its history, or an id that a program gives. */
+export function sessionIdOf(target: unknown): string | undefined {
   if (typeof target === 'string') return target;
+  if (target instanceof Uri) return target.scheme === HISTORY_SCHEME ? target.authority : undefined;
   if (typeof target !== 'object' || target === null || !('session' in target)) return undefined;
   const { session } = target;
   return typeof session === 'object' && session !== null && 'id' in session && typeof session.id === 'string'
@@ -61,6 +63,10 @@ export async function pickSession(
     ...section(
       'In this window',
       fitting.filter((session) => here.has(session.id)),
+    ),
+    ...section(
+      'Waiting for you',
+      fitting.filter((session) => !here.has(session.id) && groupOf(session) === 'waiting'),
     ),
     ...section(
       'Active',

@@ -15,6 +15,7 @@ export interface SessionNode {
 export type Node = GroupNode | SessionNode;
 
 const GROUPS: readonly GroupNode[] = [
+  { kind: 'group', group: 'waiting' },
   { kind: 'group', group: 'active' },
   { kind: 'group', group: 'earlier' },
   { kind: 'group', group: 'unstarted' },

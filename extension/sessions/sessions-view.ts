@@ -35,6 +35,7 @@ import type { Filter, Group } from './listing.ts';
 import { SessionNodes } from './session-nodes.ts';
 import type { Node, SessionNode } from './session-nodes.ts';
 import type { UnreadTurns } from './unread-turns.ts';
+import { badgeOf, clickCommandOf } from './waiting.ts';
 
 /** URIs of the entries, by which VS Code finds their badges. */
 const SCHEME = 'holdfast-session';
@@ -46,8 +47,9 @@ const SELECTION_POLL_MS = 20;
 /** With more sessions than this the group *Not Started* is collapsed. */
 const MAX_EXPANDED = 5;
 
-const GROUPS: readonly Group[] = ['active', 'earlier', 'unstarted'];
+const GROUPS: readonly Group[] = ['waiting', 'active', 'earlier', 'unstarted'];
 const GROUP_NAMES: Readonly<Record<Group, string>> = {
+  waiting: 'Waiting for you',
   active: 'Active',
   earlier: 'Earlier',
   unstarted: 'Not Started',
@@ -164,7 +166,7 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
     const { id, color } = sessionIcon(session);
     item.iconPath = new ThemeIcon(id, new ThemeColor(color));
     item.contextValue = menuContextOf(session);
-    item.command = { command: 'holdfast.openSession', title: 'Open Session', arguments: [node] };
+    item.command = { ...clickCommandOf(session), arguments: [node] };
     const isInWindow = sessionsInWindow().has(session.id);
     const prompt = session.lastPrompt === null ? '' : ` · ${sanitize(session.lastPrompt, 60)}`;
     const marks = `${session.pinned ? ' · pinned' : ''}${isInWindow ? ' · this window' : ''}`;
@@ -195,11 +197,7 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
   }
 
   #show(sessions: readonly Session[]): void {
-    const running = sessions.filter(({ runningTurn }) => runningTurn !== null).length;
-    this.#view.badge =
-      running === 0
-        ? undefined
-        : { value: running, tooltip: running === 1 ? '1 turn is running' : `${running} turns are running` };
+    this.#view.badge = badgeOf(sessions);
     this.#explain();
     const changed = this.#nodes.nodesToRefresh(sessions, this.#filter);
     if (changed === undefined || changed.length > 0) this.#changed.fire(changed);

@@ -14,6 +14,7 @@ const WAIT_MS = 30_000;
 /** The same before the turn has a sandbox, so that the message follows its start. */
 const DISPATCH_WAIT_MS = 250;
 const SHOW_OUTPUT = 'Show Output';
+const OPEN_PAGE = 'Open Session Page';
 const SHOW_HISTORY = 'Show History';
 
 /**
@@ -116,10 +117,11 @@ function report(session: Session, turn: Turn): void {
   const text = note === null ? ended : `${ended} – ${sanitize(note, 400)}`;
   const shown =
     note === null && (turn.status === 'succeeded' || turn.status === 'cancelled')
-      ? window.showInformationMessage(text, SHOW_OUTPUT, SHOW_HISTORY)
-      : window.showWarningMessage(text, SHOW_OUTPUT, SHOW_HISTORY);
+      ? window.showInformationMessage(text, SHOW_OUTPUT, OPEN_PAGE, SHOW_HISTORY)
+      : window.showWarningMessage(text, SHOW_OUTPUT, OPEN_PAGE, SHOW_HISTORY);
   void shown.then((choice) => {
     if (choice === SHOW_OUTPUT) void commands.executeCommand('holdfast.openSession', session.id);
+    if (choice === OPEN_PAGE) void commands.executeCommand('holdfast.openSessionPage', session.id);
     if (choice === SHOW_HISTORY) void commands.executeCommand('holdfast.showHistory', session.id);
   });
 }

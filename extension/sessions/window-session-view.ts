@@ -5,6 +5,7 @@ import { DisposableStore } from '../base/disposable-store.ts';
 import { formatAge } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { formatStatus, menuContextOf, sessionIcon } from './listing.ts';
+import { clickCommandOf } from './waiting.ts';
 import type { WindowSession } from './window-session.ts';
 
 /** How often ages such as `3 min` are updated. */
@@ -73,7 +74,7 @@ export class WindowSessionView implements TreeDataProvider<Row>, Disposable {
     item.description = description;
     item.iconPath = icon;
     item.contextValue = menuContextOf(session);
-    item.command = { command: 'holdfast.openSession', title: 'Open Session', arguments: [session.id] };
+    item.command = { ...clickCommandOf(session), arguments: [session.id] };
     return item;
   }
 

@@ -38,6 +38,7 @@ export const MODULES = {
     snapshots: ['base', 'connection', 'commands', 'files', 'sessions'],
     policy: ['base', 'connection', 'commands', 'sessions', 'history'],
     page: ['base', 'connection', 'commands', 'files', 'sessions'],
+    inbox: ['base', 'connection', 'commands', 'sessions'],
     search: ['base', 'connection', 'commands', 'files', 'sessions'],
     terminals: ['base', 'connection', 'commands', 'files', 'sessions'],
     checks: ['base', 'connection', 'commands', 'files', 'sessions', 'terminals'],

@@ -8,6 +8,7 @@ import { shellProject, writeProject } from '../setup/profiles.ts';
 import { User } from './harness/user.ts';
 
 const AGENT = resolve(import.meta.dirname, '../fixtures/acp-agent/agent.mjs');
+const WaitingSchema = z.object({ permissions: z.array(z.object({ id: z.string(), title: z.string() })) });
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 const SEEN = { timeout: 30_000 };
 /** VS Code keeps what a page saved some seconds after it did. */
@@ -106,4 +107,61 @@ test('a permission is answered on the page, and the agent goes on', () =>
     await page.locator('.mark', { hasText: 'Allowed' }).first().waitFor();
     await expect.poll(() => page.locator('.end .how', { hasText: 'Done' }).count(), SEEN).toBe(1);
     await person.screenshot('session-page-answered-dark');
+  }));
+
+test('a session that waits is told once, counted, and answered without its page', () =>
+  person.screenshotOnFailure('session-page-inbox', async () => {
+    const inbox = person.page.locator('.sidebar .monaco-list-row .label-name');
+    const groups = async (): Promise<string[]> => (await inbox.allTextContents()).map((one) => one.trim());
+    await person.runCommand('View: Close All Editors');
+    await person.openSessionsView();
+    await home.runOk(['prompt', 'questions', 'permission $(trash) one', '--no-wait']);
+    const told = person.toast('questions waits for you: Run $ (trash) one');
+    await told.first().waitFor();
+    await person.waitForStatus('1 waiting');
+    await expect
+      .poll(async () => (await groups()).slice(0, 2), SEEN)
+      .toEqual(['Waiting for you', 'questions']);
+    await person.page.locator('.activitybar [aria-label*="1 session waits for you"]').first().waitFor();
+    await person.screenshot('inbox-waiting-dark');
+    expect(await told.count()).toBe(1);
+    await person.pressToastButton('questions waits for you', 'Answer…');
+    await person.quickInput('questions asks: Run $ (trash) one').waitFor();
+    await person.screenshot('inbox-answer-dark');
+    await person.pickItem('allows it this time');
+    await person.page.locator('.statusbar-item', { hasText: 'questions: answered' }).first().waitFor();
+    await expect.poll(async () => (await groups())[0], SEEN).toBe('Active');
+    await person.page.locator('.statusbar-item', { hasText: '1 waiting' }).waitFor({ state: 'detached' });
+
+    // Answered on the command line while the question is open here.
+    await home.runOk(['prompt', 'questions', 'permission two', '--no-wait']);
+    await person.waitForStatus('1 waiting');
+    await person.runCommand('Agent: Answer Permission');
+    await person.quickInput('questions asks: Run two').waitFor();
+    const { permissions } = WaitingSchema.parse(await home.runJson(['permission', 'list']));
+    expect(permissions.map(({ title }) => title)).toEqual(['Run two']);
+    await home.runOk(['permission', 'answer', permissions[0]?.id ?? '', 'reject']);
+    await person.toast('No answer is needed any more to “Run two”').first().waitFor();
+    await person.quickInput('questions asks').waitFor({ state: 'hidden' });
+
+    // The page says it by itself.
+    await person.clearToasts();
+    await home.runOk(['prompt', 'questions', 'permission three', '--no-wait']);
+    await person.page.locator('.statusbar-item', { hasText: '1 waiting' }).first().click();
+    await sessionPage().getByText('Run three').first().waitFor();
+    await person.clearToasts();
+    await sessionPage().locator('.permission .actions button.primary').click();
+    await person.page.locator('.statusbar-item', { hasText: '1 waiting' }).waitFor({ state: 'detached' });
+    await home.runOk(['prompt', 'questions', 'permission four', '--no-wait']);
+    await person.waitForStatus('1 waiting');
+    await sessionPage().locator('.permission .actions button.primary').click();
+    await person.page.locator('.statusbar-item', { hasText: '1 waiting' }).waitFor({ state: 'detached' });
+    // It would still be there.
+    expect(await person.toast('waits for you').count()).toBe(0);
+
+    await person.runCommand('View: Close All Editors');
+    await person.sessionRow('notes').first().click();
+    await person.tab('notes transcript.txt').first().waitFor();
+    await person.page.locator('.editor-actions [aria-label*="Open Session Page"]').first().click();
+    await sessionPage().getByText('after the death').first().waitFor();
   }));

@@ -1,0 +1,102 @@
+import { randomUUID } from 'node:crypto';
+import { CancellationTokenSource, ThemeIcon, window } from 'vscode';
+import type { PermissionOption } from '../../protocol/agent-events.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Permission } from '../../protocol/permissions.ts';
+import { sanitize } from '../base/sanitize.ts';
+import type { Connection } from '../connection/connection.ts';
+import type { Host } from '../connection/host.ts';
+import { optionLabels, permissionLabels, permissionSession, permissionTitle } from './permission-labels.ts';
+
+/** How long the status bar shows what was answered. */
+const SHOWN_MS = 10_000;
+const MAX_REASON = 300;
+
+/** The one of several permissions that a person picks; the only one without asking. */
+export async function pickPermission(permissions: readonly Permission[]): Promise<Permission | undefined> {
+  if (permissions.length <= 1) return permissions[0];
+  const now = Date.now();
+  const items = permissions.map((permission) => ({ ...permissionLabels(permission, now), permission }));
+  const picked = await window.showQuickPick(items, {
+    title: 'Answer Permission',
+    placeHolder: 'Choose what to answer',
+    matchOnDescription: true,
+    matchOnDetail: true,
+  });
+  return picked?.permission;
+}
+
+/**
+ * Asks a person for the answer, and gives it. The question closes when the permission is answered elsewhere, which the
+ * person is told. Returns the kind of the answer; undefined where this gave none.
+ */
+export async function askAndAnswer(
+  connection: Connection,
+  host: Host,
+  permission: Permission,
+): Promise<PermissionOption['kind'] | undefined> {
+  const elsewhere = new CancellationTokenSource();
+  const listener = host.onDidOccur((occurrence) => {
+    if (occurrence.kind !== 'permission' || occurrence.permissionId !== permission.id) return;
+    if (occurrence.state === 'answered') elsewhere.cancel();
+  });
+  try {
+    const items = optionLabels(permission.options).map(({ icon, ...item }) => ({
+      ...item,
+      iconPath: new ThemeIcon(icon),
+    }));
+    const picked = await window.showQuickPick(
+      items,
+      {
+        title: `${permissionSession(permission)} asks: ${permissionTitle(permission)}`,
+        placeHolder: 'Choose the answer',
+        ignoreFocusOut: true,
+      },
+      elsewhere.token,
+    );
+    if (elsewhere.token.isCancellationRequested) {
+      tellAnswered(permissionTitle(permission), 'it was answered elsewhere, or its turn has ended');
+      return undefined;
+    }
+    if (picked === undefined) return undefined;
+    return await answer(connection, permission, picked.option.id);
+  } finally {
+    listener.dispose();
+    elsewhere.dispose();
+  }
+}
+
+/** Gives the answer: the id of an option, or a kind. A person is told where it came too late. */
+export async function answer(
+  connection: Connection,
+  asked: Pick<Permission, 'id'> & Partial<Permission>,
+  given: string,
+): Promise<PermissionOption['kind'] | undefined> {
+  try {
+    const { permission } = await connection.call('permission/answer', {
+      permission: asked.id,
+      answer: given,
+      opId: randomUUID(),
+    });
+    const name = sanitize(permission.answer?.name ?? '', 60);
+    window.setStatusBarMessage(`${permissionSession(permission)}: answered ${name}`, SHOWN_MS);
+    return permission.answer?.kind;
+  } catch (error) {
+    if (!isTooLate(error)) throw error;
+    const { title, kind } = asked;
+    const what = title === undefined || kind === undefined ? asked.id : permissionTitle({ title, kind });
+    tellAnswered(what, error.why ?? error.message);
+    return undefined;
+  }
+}
+
+/** It was answered, its turn has ended, or its session was deleted. */
+function isTooLate(error: unknown): error is HoldfastError {
+  return error instanceof HoldfastError && (error.code === 'conflict' || error.code === 'not_found');
+}
+
+function tellAnswered(title: string, why: string): void {
+  void window.showInformationMessage(
+    `No answer is needed any more to “${sanitize(title)}”: ${sanitize(why, MAX_REASON)}.`,
+  );
+}
