@@ -209,7 +209,7 @@ function registerResume(registry: Registry, group: Command): void {
     })
     .option(
       '--from <what>',
-      'files (default), clean, or snapshot:ID; memory is not available in this version',
+      'files (default), clean, memory (clean, and a new conversation that begins with the memory), or snapshot:ID',
     )
     .option('--cancel', CANCEL)
     .option('--force', FORCE)
@@ -274,7 +274,7 @@ async function resume(
 function resumeSource(from: string): ResumeSource {
   if (from === 'files' || from === 'clean' || from === 'memory') return from;
   if (/^snapshot:./.test(from)) return snapshotSource(from);
-  throw new UsageError(`--from cannot be ${sanitizeLine(from)}; use files, clean or snapshot:ID`);
+  throw new UsageError(`--from cannot be ${sanitizeLine(from)}; use files, clean, memory or snapshot:ID`);
 }
 
 /** `snapshot:ID`. */

@@ -36,6 +36,10 @@ export const CleanedSchema = z.object({
   undo: z.string().nullable().default(null),
 });
 
+/** With which memory the conversation starts over when a workspace is emptied; absent: it goes on. */
+const StartedOverSchema = z.object({ memory: z.int().nullable() }).optional();
+export type StartedOver = z.infer<typeof StartedOverSchema>;
+
 export interface Removed {
   readonly removedFiles: number;
   readonly removedBytes: number;
@@ -111,10 +115,18 @@ export class Removal {
     );
   }
 
-  /** Empties the workspace and HOME; `undo` is the snapshot before. Callers hold the scan lock and the session's mutex. */
-  async resetLocked(sessionId: string, undo: string | null, opId?: string): Promise<void> {
+  /**
+   * Empties the workspace and HOME; `undo` is the snapshot before. With `startedOver` the next turn begins a new conversation.
+   * Callers hold the scan lock and the session's mutex.
+   */
+  async resetLocked(
+    sessionId: string,
+    undo: string | null,
+    { opId, startedOver }: { readonly opId?: string | undefined; readonly startedOver?: StartedOver },
+  ): Promise<void> {
     this.#pendingCleans();
-    const begun = this.#begin({ opId, kind: CLEAN, sessionId, data: { undo, home: 'clear' } });
+    const data = { undo, home: 'clear', ...(startedOver === undefined ? {} : { startedOver }) };
+    const begun = this.#begin({ opId, kind: CLEAN, sessionId, data });
     if ('replay' in begun) return;
     await this.#run(begun.operation, () => this.#cleanLocked(begun.operation, sessionId));
   }
@@ -296,6 +308,7 @@ export class Removal {
     await failpoint('clean.after-clear');
     const result = { removedFiles: removed.files, removedBytes: removed.bytes };
     const { undo = null } = operation.data;
+    const startedOver = StartedOverSchema.parse(operation.data['startedOver']);
     reserve.retryOnFullDisk(() =>
       database.transaction(() => {
         this.workspaceCleared.emit(records.change(sessionId, { workspaceBytes: 0 }, 'cleaned'));
@@ -304,6 +317,9 @@ export class Removal {
             type: 'workspace.cleaned',
             data: { files: removed.files, bytes: removed.bytes, why: 'asked for' },
           },
+          ...(startedOver === undefined
+            ? []
+            : [{ type: 'conversation.started-over' as const, data: startedOver }]),
         ]);
         operations.finish(operation, { ...result, undo });
       }),

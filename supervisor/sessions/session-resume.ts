@@ -1,11 +1,11 @@
-import { HoldfastError } from '../../protocol/errors.ts';
 import type { ResumeSource } from '../../protocol/snapshots.ts';
 import type { ChangeRequest, Restores } from '../snapshots/restores.ts';
 import type { SnapshotService } from '../snapshots/snapshot-service.ts';
+import type { SessionMemory } from '../conversation/session-memory.ts';
 import type { Operations } from '../store/operations.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { Lifecycle, ReadySandbox } from '../sandboxes/lifecycle.ts';
-import { CLEAN, CleanedSchema, type Removal } from './removal.ts';
+import { CLEAN, CleanedSchema, type Removal, type StartedOver } from './removal.ts';
 
 export interface ResumeRequest extends ChangeRequest {
   readonly from: ResumeSource;
@@ -24,9 +24,10 @@ export interface ResumesOptions {
   readonly removal: Removal;
   readonly restores: Restores;
   readonly snapshots: SnapshotService;
+  readonly sessionMemory: Pick<SessionMemory, 'show'>;
 }
 
-/** Resumes a session with its files as they are, with an empty workspace, or from a snapshot. */
+/** Resumes a session with its files as they are, with an empty workspace, with its memory alone, or from a snapshot. */
 export class SessionResume {
   readonly #options: ResumesOptions;
 
@@ -48,9 +49,9 @@ export class SessionResume {
       case 'clean':
         return await this.#reset(session, request);
       case 'memory':
-        throw new HoldfastError('not_supported', 'Resuming from memory is not in this version', {
-          next: 'resume with --from files',
-        });
+        return await this.#reset(session, request, () => ({
+          memory: this.#options.sessionMemory.show(session.id)?.version ?? null,
+        }));
       default: {
         const snapshot = snapshots.find(from.slice('snapshot:'.length), session.id);
         return (await restores.restore(session, { ...request, snapshot, path: null, withState: false })).undo;
@@ -58,13 +59,18 @@ export class SessionResume {
     }
   }
 
-  async #reset(session: SessionRow, request: ResumeRequest): Promise<string | null> {
+  /** `startOver`: asked for once nothing runs in the session any more. */
+  async #reset(
+    session: SessionRow,
+    request: ResumeRequest,
+    startOver?: () => StartedOver,
+  ): Promise<string | null> {
     const { operations, restores, removal } = this.#options;
     const { opId } = request;
     const earlier = operations.findResult(opId, CLEAN);
     if (earlier !== null) return CleanedSchema.parse(earlier.result).undo;
     return await restores.changeWorkspace(session, 'before-reset', 'reset', request, async (row, undo) => {
-      await removal.resetLocked(row.id, undo?.id ?? null, opId);
+      await removal.resetLocked(row.id, undo?.id ?? null, { opId, startedOver: startOver?.() });
       return undo?.id ?? null;
     });
   }

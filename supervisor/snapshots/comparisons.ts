@@ -129,9 +129,6 @@ export class Comparisons {
       case 'files':
         return { changes: [], totals: NO_CHANGES, nextCursor: null, caveats: [] };
       case 'memory':
-        throw new HoldfastError('not_supported', 'This version cannot resume from memory', {
-          next: 'resume with --from files',
-        });
       case 'clean':
         return await this.#page({ lineage, sessionId, a: 'now', b: 'clean' }, request, options);
       default: {

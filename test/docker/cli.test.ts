@@ -349,7 +349,7 @@ describe('what scripts rely on', () => {
     ],
     [['session', 'show', 'nobody'], 1, /^error not_found: /],
     [['session', 'create', 'counter', '--name', 'a/b'], 2, /^error invalid_params: /],
-    [['session', 'resume', 'shell/default', '--from', 'memory'], 1, /^error not_supported: /],
+    [['session', 'resume', 'shell/default', '--from', 'nothing'], 2, /^error usage: /],
     [['session', 'frobnicate'], 2, /^error usage: /],
     [['snapshot', 'create', 'x'], 1, /^error not_found: /],
     [['retention', 'plan'], 2, /^error not_supported: /],
@@ -360,6 +360,26 @@ describe('what scripts rely on', () => {
     const run = await home.run(args);
     expect({ code: run.code, stdout: run.stdout }).toEqual({ code, stdout: '' });
     expect(run.stderr).toMatch(said);
+  });
+
+  test('resuming from memory keeps the memory and the history, and begins with clean files', async () => {
+    await home.runOk(['session', 'create', 'shell', '--name', 'forgetful']);
+    await home.runOk(['memory', 'set', 'forgetful', 'use tabs']);
+    await home.runOk(['prompt', 'forgetful', 'echo old > file; echo old > ~/file']);
+    const { undo } = z
+      .object({ undo: z.string() })
+      .parse(await home.runJson(['session', 'resume', 'forgetful', '--from', 'memory']));
+    expect(await home.runOk(['exec', 'forgetful', '--', 'sh', '-c', 'ls . ~'])).not.toMatch(/^file$/m);
+    expect(await home.runOk(['memory', 'show', 'forgetful'])).toBe('use tabs\n');
+    const events = await home.runOk(['session', 'events', 'forgetful', '--json']);
+    const found = events
+      .trim()
+      .split('\n')
+      .map((line) => z.object({ type: z.string(), data: z.unknown() }).parse(JSON.parse(line)))
+      .filter(({ type }) => type === 'conversation.started-over');
+    expect(found.map(({ data }) => data)).toEqual([{ memory: 1 }]);
+    await home.runOk(['snapshot', 'restore', 'forgetful', undo, '--cancel']);
+    expect(await home.runOk(['exec', 'forgetful', '--', 'cat', 'file'])).toBe('old\n');
   });
 
   test('connect is a clean bridge: one line in, one line out', async () => {

@@ -17,7 +17,7 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     [['session', 'update', 'a', '--pin', '--unpin'], /cannot be used with/],
     [
       ['session', 'resume', 'a', '--from', 'yesterday'],
-      /--from cannot be yesterday; use files, clean or snapshot:ID/,
+      /--from cannot be yesterday; use files, clean, memory or snapshot:ID/,
     ],
     [['exec', '-t', 'a', '--', 'sh'], /-t needs a terminal/],
     [['session', 'create', 'p', '--from', 'clean'], /--from cannot be clean; use snapshot:ID/],
