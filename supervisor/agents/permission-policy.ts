@@ -84,15 +84,16 @@ const FALLBACKS: Readonly<Record<Answer, readonly Answer[]>> = {
 };
 
 /**
- * The option of the agent for an answer: the id of an option, or a kind. A kind that is not offered falls back from always to once,
- * never from reject to allow; null if nothing fits.
+ * The option of the agent for an answer: a kind, or the id of an option. A kind that is not offered falls back from always to once,
+ * never from reject to allow; null if nothing fits. Agents choose the ids, so one that reads like a kind means the kind.
  */
 export function chooseOption(options: readonly PermissionOption[], answer: string): PermissionOption | null {
-  const named = options.find(({ id }) => id === answer);
-  if (named !== undefined) return named;
-  const kinds = Object.hasOwn(FALLBACKS, answer) ? FALLBACKS[answer as Answer] : [];
-  for (const kind of kinds) {
-    const option = options.find((one) => one.kind === kind);
+  if (!Object.hasOwn(FALLBACKS, answer)) return options.find(({ id }) => id === answer) ?? null;
+  for (const kind of FALLBACKS[answer as Answer]) {
+    // Where several are of the kind, the one that has its name too was meant.
+    const option =
+      options.find((one) => one.kind === kind && one.id === answer) ??
+      options.find((one) => one.kind === kind);
     if (option !== undefined) return option;
   }
   return null;

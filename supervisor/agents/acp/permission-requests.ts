@@ -1,4 +1,4 @@
-import type { PermissionOption } from '../../../protocol/agent-events.ts';
+import { PERMISSION_KINDS, type PermissionOption } from '../../../protocol/agent-events.ts';
 import type { Permissions } from '../../../protocol/profile.ts';
 import { type Asked, chooseOption, decide } from '../permission-policy.ts';
 import { cutText } from './bounded-text.ts';
@@ -24,12 +24,14 @@ export function automaticAnswer(
   return { option, by: rule === null ? { kind: 'profile', name: null } : { kind: 'rule', name: rule } };
 }
 
-/** The options that a person can choose from: each id once. */
+/** The options that a person can choose from: each id once, and none whose id reads like another kind than its own. */
 export function optionsOf(items: readonly unknown[]): PermissionOption[] {
   const options: PermissionOption[] = [];
   for (const item of items.slice(0, 4 * MAX_OPTIONS)) {
     const { success, data } = PermissionOptionOfAgentSchema.safeParse(item);
     if (!success || options.length >= MAX_OPTIONS || options.some(({ id }) => id === data.optionId)) continue;
+    const { optionId, kind } = data;
+    if (optionId !== kind && PERMISSION_KINDS.some((other) => other === optionId)) continue;
     options.push({ id: data.optionId, name: cutText(data.name, 200), kind: data.kind });
   }
   return options;

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { PermissionOption } from '../../../protocol/agent-events.ts';
 import { ProfileSchema, permissionsOf } from '../../../protocol/profile.ts';
+import { optionsOf } from '../../../supervisor/agents/acp/permission-requests.ts';
 import { chooseOption, decide, matchesWildcard } from '../../../supervisor/agents/permission-policy.ts';
 
 const option = (id: string, kind: PermissionOption['kind']): PermissionOption => ({ id, name: id, kind });
@@ -18,6 +19,23 @@ test('a kind falls back from always to once, never from reject to allow; an id n
   expect(chooseOption([option('one', 'allow_once')], 'reject_once')).toBeNull();
   expect(chooseOption([option('all', 'allow_always')], 'allow_once')).toBeNull();
   expect(chooseOption(options, 'constructor')).toBeNull();
+});
+
+test('an id that reads like a kind never turns a rejection into an allowance, or the other way round', () => {
+  const options = [
+    option('reject_once', 'allow_always'),
+    option('no', 'reject_once'),
+    option('allow_once', 'reject_always'),
+    option('yes', 'allow_once'),
+  ];
+  expect(chooseOption(options, 'reject_once')?.id).toBe('no');
+  expect(chooseOption(options, 'allow_once')?.id).toBe('yes');
+  expect(chooseOption(options.slice(0, 1), 'reject_once')).toBeNull();
+  expect(
+    chooseOption([option('a', 'allow_once'), option('allow_once', 'allow_once')], 'allow_once')?.id,
+  ).toBe('allow_once');
+  const offered = options.map(({ id, name, kind }) => ({ optionId: id, name, kind }));
+  expect(optionsOf(offered).map(({ id }) => id)).toEqual(['no', 'yes']);
 });
 
 test('the first rule that matches counts; a path outside of the workspace matches none', () => {
