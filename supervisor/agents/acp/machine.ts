@@ -335,15 +335,17 @@ export class AcpMachine {
   notice(code: string, text: string, isRepeated = false): void {
     const { turn } = this.state;
     if (turn === null || turn.notices >= MAX_NOTICES) return;
+    // Codes have names of the agent's, and stay in the stored state.
+    const kind = cutText(code, 100);
     if (!isRepeated) {
-      if (turn.noticed.includes(code)) return;
-      turn.noticed.push(code);
+      if (turn.noticed.includes(kind)) return;
+      turn.noticed.push(kind);
     }
     turn.notices += 1;
     const last = turn.notices === MAX_NOTICES ? ' (further notices of this turn are left out)' : '';
     this.#emit({
       type: 'agent.notice',
-      data: { turnId: turn.id, code: cutText(code, 100), text: `${cutText(text, 1900)}${last}` },
+      data: { turnId: turn.id, code: kind, text: `${cutText(text, 1900)}${last}` },
       bytes: null,
     });
   }

@@ -10,6 +10,7 @@ const ConfigOptionSchema = z.object({
   currentValue: z.unknown().optional(),
   options: z.unknown().optional(),
 });
+const ModeSchema = z.object({ id: text(500), name: z.string().catch('') });
 
 /** A setting that an agent offers. */
 export const SettingSchema = z.object({
@@ -51,7 +52,7 @@ export function settingsOf(opened: Pick<z.infer<typeof OpenedSchema>, 'modes' | 
   if (modes === undefined || modes === null || options.some(({ category }) => category === 'mode'))
     return options;
   const values = modes.availableModes.slice(0, MAX_VALUES).flatMap((mode) => {
-    const { success, data } = z.object({ id: text(500), name: z.string().catch('') }).safeParse(mode);
+    const { success, data } = ModeSchema.safeParse(mode);
     return success ? [{ value: data.id, name: data.name.slice(0, 200) }] : [];
   });
   return [
@@ -64,19 +65,23 @@ function namesOf(option: z.infer<typeof ConfigOptionSchema>) {
   return { id: option.id, name: option.name.slice(0, 200), category: (option.category ?? '').slice(0, 100) };
 }
 
-/** Values, which agents may have in groups. */
+/** Values, which agents may have in groups. Cut before it is looked at: an agent may list very many. */
 function valuesOf(options: unknown): { value: string; name: string }[] {
-  if (!Array.isArray(options)) return [];
-  return (options as unknown[])
-    .flatMap((item): unknown[] => {
-      const group = z.object({ options: z.array(z.unknown()) }).safeParse(item);
-      return group.success ? group.data.options : [item];
+  return firstOf(options)
+    .flatMap((item): readonly unknown[] => {
+      const group: unknown =
+        typeof item === 'object' && item !== null ? (item as { options?: unknown }).options : undefined;
+      return Array.isArray(group) ? firstOf(group) : [item];
     })
     .slice(0, MAX_VALUES)
     .flatMap((item) => {
       const { success, data } = SelectValueSchema.safeParse(item);
       return success ? [{ value: data.value, name: data.name.slice(0, 200) }] : [];
     });
+}
+
+function firstOf(items: unknown): readonly unknown[] {
+  return Array.isArray(items) ? (items as unknown[]).slice(0, MAX_VALUES) : [];
 }
 
 /** The value that is meant by a person's words: its id, or its name. */
