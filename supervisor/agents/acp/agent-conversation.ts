@@ -225,15 +225,28 @@ export class AgentConversation {
     const isOther = this.#row.command !== command || generation !== this.#launch.generation;
     this.#row = { ...this.#row, command };
     if (processId === null) return;
-    const isBusy = this.#machine.state.connection?.pending.some(({ what }) => what === 'prompt') ?? true;
-    if (isOther || mustStartOver || isBusy || !(await this.#readLeftovers(processId)))
+    // One that refused to begin, or was too late, never takes a prompt.
+    const { stage, pending } = this.#machine.state.connection ?? { stage: null, pending: [] };
+    const isIdle = stage === 'ready' && pending.length === 0;
+    if (isOther || mustStartOver || !isIdle || !(await this.#isUsable(processId)))
       await this.#dropProcess(processId);
   }
 
-  /** False if the process has ended, or does not stop talking. */
+  async #isUsable(processId: string): Promise<boolean> {
+    try {
+      return await this.#readLeftovers(processId);
+    } catch (error) {
+      // It ended, or its files went, while it was looked at.
+      if (isGone(error)) return false;
+      throw error;
+    }
+  }
+
+  /** False if the process has ended, damaged its files, or does not stop talking. */
   async #readLeftovers(processId: string): Promise<boolean> {
-    await this.#deliver(processId);
     let status = await this.#channel.status(processId);
+    if (status.state !== 'running' || status.damage !== null) return false;
+    await this.#deliver(processId);
     const end = status.stdout.end;
     if (end - this.#scanner.offset > LEFTOVER_BYTES) return false;
     while (status.state === 'running' && this.#scanner.offset < end) {
@@ -246,7 +259,7 @@ export class AgentConversation {
     }
     await this.#errors.discard(processId, status);
     await this.#deliver(processId);
-    return status.state === 'running';
+    return status.state === 'running' && status.damage === null;
   }
 
   /** Its files are removed, always: a session has a bounded number of processes. */
@@ -430,12 +443,12 @@ export class AgentConversation {
     }
   }
 
-  /** Null while so much input waits for the agent that no more is taken. */
+  /** Null while no more is taken: so much input waits for the agent, or it has ended, which its output tells. */
   async #write(processId: string, from: number, bytes: Buffer) {
     try {
       return await this.#channel.write(processId, from, bytes);
     } catch (error) {
-      if (error instanceof HoldfastError && error.code === 'overloaded') return null;
+      if (error instanceof HoldfastError && (error.code === 'overloaded' || isGone(error))) return null;
       throw error;
     }
   }
@@ -625,6 +638,11 @@ export class AgentConversation {
     run?.stop.abort();
     await run?.done;
   }
+}
+
+/** The process has ended, or was never there. */
+function isGone(error: unknown): boolean {
+  return error instanceof HoldfastError && (error.code === 'not_found' || error.code === 'invalid_state');
 }
 
 /** A function, because the compiler takes what it has seen of a signal for constant. */

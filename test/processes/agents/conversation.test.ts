@@ -377,6 +377,34 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     expect((await given.outcome(turn)).error?.data.why).toBe('it is not signed in');
   });
 
+  test('an agent that refused to begin is started again by the next prompt', async () => {
+    const given = givenConversation({ flags: ['--no-auth'] });
+    await given.outcome(await given.prompt('say x'));
+    given.withFlags();
+    const command = await given.prompt('say signed in');
+    expect((await given.outcome(command)).status).toBe('succeeded');
+    // The same command line: only the agent's own state is another.
+    const same = givenConversation({ flags: ['--no-auth'] });
+    for (let nth = 1; nth <= 2; nth++) {
+      const turn = await same.prompt('say x');
+      expect((await same.outcome(turn)).error?.data.why).toBe('it is not signed in');
+      expect(same.channel.started).toHaveLength(nth);
+    }
+  });
+
+  test('a process that ended between turns with a message for it on the way is replaced', async () => {
+    const given = givenConversation();
+    await given.outcome(await given.prompt('say one'));
+    const row = given.rows.get('ses-aaaaaaaaaaaaaaaa');
+    given.rows.addInput('ses-aaaaaaaaaaaaaaaa', row?.inputOffset ?? 0, Buffer.from('{}\n'));
+    await given.restart();
+    await given.channel.kill(given.channel.started[0] ?? '', 0);
+    await sleep(300);
+    const next = await given.prompt('say well');
+    expect((await given.outcome(next)).status).toBe('succeeded');
+    expect(given.said(next)).toBe('well');
+  });
+
   test('a message that cannot be stored is left out, and nothing else is lost', async () => {
     let failures = 0;
     const given = givenConversation({
