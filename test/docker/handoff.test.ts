@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -11,6 +11,7 @@ const MadeSchema = z.object({
   folder: z.string(),
   handoff: z.string(),
   branch: z.string(),
+  manifest: z.string(),
 });
 
 let home: TestHome;
@@ -64,6 +65,29 @@ test('what the agent changed through its shell becomes a commit on the deployed 
   expect(await readFile(join(made.folder, 'src/a.txt'), 'utf8')).toBe('two\n');
   expect(git('rev-parse', `${made.commit}^`).trim()).toBe(head);
   expect(git('status', '--porcelain')).toBe('');
+
+  expect(git('log', '-1', '--format=%B', made.commit)).toContain(`Holdfast-Manifest: ${made.manifest}`);
+  const file = join(home.projects, 'handed.manifest.json');
+  const key = join(home.projects, 'key.pem');
+  await writeFile(key, await home.runOk(['manifest', 'key']));
+  await home.runOk(['manifest', 'show', session, '--id', made.manifest, '--output', file]);
+  expect(await home.runJson(['manifest', 'verify', file, '--key', key])).toMatchObject({
+    valid: true,
+    statement: {
+      subject: [
+        { name: 'tree', digest: { gitTree: git('rev-parse', `${made.commit}^{tree}`).trim() } },
+        { name: 'commit', digest: { gitCommit: made.commit } },
+      ],
+      predicate: {
+        id: made.manifest,
+        handoff: made.handoff,
+        base: { commit: head, branch: 'main', exact: true },
+        turns: { total: 1, listed: [{ status: 'succeeded' }] },
+        handoffs: { listed: [{ step: 'approved', quarantined: 1 }] },
+      },
+    },
+  });
+  expect(await home.runJson(['manifest', 'verify', session])).toMatchObject({ valid: true });
 
   expect(await home.runJson(['handoff', 'undo', '--repository', project])).toMatchObject({
     handoff: made.handoff,
