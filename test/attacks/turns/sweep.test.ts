@@ -90,6 +90,9 @@ describe('a sweep of the agent container', () => {
     const all = (await pair.processes()).join('\n');
     for (const one of ['85001', '85002', '85003', '85004']) expect(all).toContain(one);
     await screen.type('\x03');
+    // The shell drops what is typed while it handles the interrupt.
+    await screen.waitFor('^C');
+    await sleep(1000);
     await screen.type('echo alive-$((1 + 1))\r');
     await screen.waitFor('alive-2\r\n');
     await pair.runInAgent(['pkill', '-f', '^sleep 85004']);
