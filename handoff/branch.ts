@@ -1,4 +1,4 @@
-import { lstat, realpath, rm, unlink } from 'node:fs/promises';
+import { lstat, mkdir, realpath, rmdir, unlink } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { HoldfastError } from '../protocol/errors.ts';
 import type { RawPath } from '../project/raw-path.ts';
@@ -71,6 +71,25 @@ export async function chooseWorktree(
   });
 }
 
+/** Makes the worktree's folder, empty: whoever makes it owns it. Errors: `already_exists` if somebody made it meanwhile. */
+export async function claimFolder(folder: string): Promise<void> {
+  try {
+    await mkdir(folder);
+  } catch (error) {
+    const isTaken = error instanceof Error && 'code' in error && error.code === 'EEXIST';
+    throw new HoldfastError(isTaken ? 'already_exists' : 'invalid_params', 'The worktree could not be made', {
+      why: isTaken ? `${folder} came to exist meanwhile` : error instanceof Error ? error.message : undefined,
+      next: 'hand off again, or choose another folder with --dir',
+      cause: error,
+    });
+  }
+}
+
+/** Gives a claimed folder back if it is still empty: what else is in it is not ours. */
+export async function releaseFolder(folder: string): Promise<void> {
+  await rmdir(folder).catch(() => undefined);
+}
+
 export interface Attributes {
   readonly path: RawPath;
   /** The blob in the commit that the handoff starts from; null if it has none. */
@@ -120,9 +139,4 @@ async function setIndex(
     return `${mode} ${blob}\t${one.path}\0`;
   });
   await git.run(['update-index', '-z', '--index-info'], { input: Buffer.from(lines.join(''), 'latin1') });
-}
-
-/** Removes a folder that a worktree was to have; links are removed and never followed. */
-export async function removeFolder(folder: string): Promise<void> {
-  await rm(folder, { recursive: true, force: true, maxRetries: 3 });
 }

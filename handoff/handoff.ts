@@ -8,8 +8,9 @@ import {
   type Attributes,
   chooseBranch,
   chooseWorktree,
+  claimFolder,
   createBranch,
-  removeFolder,
+  releaseFolder,
 } from './branch.ts';
 import type { HandoffConnection } from './changes.ts';
 import { commitTree, proposeMessage, withTrailers, writeTree } from './commit.ts';
@@ -20,6 +21,7 @@ import type { HandoffPlan, PlannedChange } from './plan.ts';
 import { type CommittedEntry, readCommit, type Repository } from './repository.ts';
 import { conflictError, type GitMode, type Present, type Resolved, resolveChanges } from './resolve.ts';
 import type { Git } from './git.ts';
+import { type Worktree, worktrees } from './worktrees.ts';
 import { applyToTree } from './working-tree.ts';
 import { WorkingFiles } from './working-files.ts';
 
@@ -155,15 +157,19 @@ class Handoff {
     const start = { ...this.#journal(record), branch, commit };
     const journal: JournalOf<'branch'> | JournalOf<'worktree'> =
       worktree === null ? { ...start, to: 'branch' } : { ...start, to: 'worktree', worktree };
-    await journals.write(journal);
+    // With the journal there, the folder is ours: nobody else can have made it.
+    if (worktree !== null) await claimFolder(worktree);
+    let hasBranch = false;
     try {
+      await journals.write(journal);
       await createBranch(git, branch, commit);
+      hasBranch = true;
       if (worktree !== null) {
         this.#options.onProgress?.('Writing the worktree');
         await addWorktree(git, worktree, branch, tree, await this.#attributes(repository, onto, tree));
       }
     } catch (error) {
-      await this.#takeBack(git.withoutSignal(), journal);
+      await this.#takeBack(git.withoutSignal(), journal, hasBranch);
       await journals.remove(journal.handoff);
       throw error;
     }
@@ -172,14 +178,21 @@ class Handoff {
     return { ...this.#result(), ...record, folder: worktree, merged: resolved.merged };
   }
 
-  async #takeBack(git: Git, journal: JournalOf<'branch'> | JournalOf<'worktree'>): Promise<void> {
+  /** Takes back what this handoff made and nothing else: a worktree on our branch in the folder that we claimed is ours. */
+  async #takeBack(
+    git: Git,
+    journal: JournalOf<'branch'> | JournalOf<'worktree'>,
+    hasBranch: boolean,
+  ): Promise<void> {
     if (journal.to === 'worktree') {
-      const isThere = (await lstat(journal.worktree).catch(() => null)) !== null;
-      await git.ask(['worktree', 'remove', '--force', '--force', '--', journal.worktree]);
-      if (isThere) await removeFolder(journal.worktree);
+      const { worktree, branch } = journal;
+      const isOurs = (one: Worktree): boolean => one.path === worktree && one.branch === branch;
+      if (hasBranch && (await worktrees(git)).some(isOurs))
+        await git.ask(['worktree', 'remove', '--force', '--force', '--', worktree]);
+      await releaseFolder(worktree);
       await git.ask(['worktree', 'prune']);
     }
-    await git.ask(['update-ref', '-d', `refs/heads/${journal.branch}`, journal.commit]);
+    if (hasBranch) await git.ask(['update-ref', '-d', `refs/heads/${journal.branch}`, journal.commit]);
   }
 
   /** The attribute files that the handoff changes. */

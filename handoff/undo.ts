@@ -1,11 +1,13 @@
 import { lstat } from 'node:fs/promises';
 import { HoldfastError } from '../protocol/errors.ts';
 import { fromBytes, type RawPath, readable } from '../project/raw-path.ts';
+import { releaseFolder } from './branch.ts';
 import type { Git } from './git.ts';
 import { type Journal, type JournalOf, Journals } from './journal.ts';
 import type { Repository } from './repository.ts';
 import { withIndexOf } from './temporary-index.ts';
 import { dropUndoRef, revertTree } from './working-tree.ts';
+import { worktrees } from './worktrees.ts';
 
 const MAX_LISTED = 20;
 
@@ -54,6 +56,10 @@ export async function recoverHandoffs(repository: Repository): Promise<Recovery>
   for (const journal of all) {
     if (journal.state === 'made' || isAlive(journal.pid)) continue;
     try {
+      if (await isComplete(repository.git, journal)) {
+        await journals.write({ ...journal, state: 'made' });
+        continue;
+      }
       await takeBackUnfinished(repository.git, journal);
       await journals.remove(journal.handoff);
       recovered.push(journal);
@@ -180,26 +186,55 @@ async function keepWork(inside: Git, head: string, reference: string): Promise<v
   const commit = await withIndexOf(inside, head, async (env) => {
     await inside.run(['add', '--all', '--force', '.'], { env });
     const tree = await inside.text(['write-tree'], { env });
+    await requireNoNested(inside, head, tree);
     const input = Buffer.from('Work that was in a worktree when its handoff was undone\n');
     return await inside.text(['commit-tree', tree, '-p', head, '-F', '-'], { input });
   });
   await inside.run(['update-ref', reference, commit]);
 }
 
-/** Everything that differs from the commit, with untracked and ignored files. */
+/** Errors: `conflict` with a repository inside the worktree: git keeps only its name, and not what is in it. */
+async function requireNoNested(inside: Git, head: string, tree: string): Promise<void> {
+  const linksOf = async (of: string): Promise<string[]> =>
+    fromBytes(await inside.bytes(['ls-tree', '-r', '-z', '--full-tree', of]))
+      .split('\0')
+      .filter((line) => line.startsWith('160000 '));
+  const known = new Set(await linksOf(head));
+  const nested = (await linksOf(tree)).filter((line) => !known.has(line));
+  if (nested.length === 0) return;
+  throw new HoldfastError('conflict', 'The handoff was not taken back', {
+    why: `repositories of their own inside the worktree cannot be kept: ${listed(nested.map((line) => line.slice(line.indexOf('\t') + 1)))}`,
+    next: 'move them away, and repeat',
+  });
+}
+
+interface Changed {
+  /** The two letters of `git status`. */
+  readonly state: string;
+  readonly path: RawPath;
+}
+
+/**
+ * Everything that differs from the commit that is checked out, with untracked and ignored files. The worktree's own index may say
+ * of files that nobody is to look at them: one of our own does not.
+ */
+async function changesIn(inside: Git): Promise<Changed[]> {
+  const status = async (env: Readonly<Record<string, string>>): Promise<Changed[]> => {
+    const flags = ['--porcelain=v1', '-z', '--no-renames', '--untracked-files=all', '--ignored=traditional'];
+    const listing = await inside.bytes(['status', ...flags], { env });
+    return fromBytes(listing)
+      .split('\0')
+      .filter((entry) => entry.length > 3)
+      .map((entry) => ({ state: entry.slice(0, 2), path: entry.slice(3) }));
+  };
+  const seen = await status({});
+  const known = new Set(seen.map(({ path }) => path));
+  const hidden = await withIndexOf(inside, 'HEAD', status);
+  return [...seen, ...hidden.filter(({ path }) => !known.has(path))];
+}
+
 async function changedPaths(inside: Git): Promise<RawPath[]> {
-  const status = await inside.bytes([
-    'status',
-    '--porcelain=v1',
-    '-z',
-    '--no-renames',
-    '--untracked-files=all',
-    '--ignored=traditional',
-  ]);
-  return fromBytes(status)
-    .split('\0')
-    .filter((entry) => entry.length > 3)
-    .map((entry) => entry.slice(3));
+  return (await changesIn(inside)).map(({ path }) => path);
 }
 
 async function takeBackUnfinished(git: Git, journal: Journal): Promise<void> {
@@ -215,49 +250,43 @@ async function takeBackUnfinished(git: Git, journal: Journal): Promise<void> {
   }
 }
 
-/** A worktree whose files were being written: files are missing, but none may have been added or changed. */
+/** Whether nothing was missing but the note of its end: the person may work in that worktree since. */
+async function isComplete(git: Git, journal: Journal): Promise<boolean> {
+  if (journal.to !== 'worktree' || !(await isWorktreeOf(git, journal))) return false;
+  const inside = git.in(journal.worktree);
+  const head = await inside.ask(['symbolic-ref', '--quiet', 'HEAD']);
+  const commit = await inside.ask(['rev-parse', '--verify', '--quiet', 'HEAD']);
+  if (head !== `refs/heads/${journal.branch}` || commit !== journal.commit) return false;
+  const isIndexed = (await inside.ask(['diff-index', '--cached', '--quiet', 'HEAD', '--'])) !== null;
+  return isIndexed && !(await changesIn(inside)).some(isMissing);
+}
+
+function isMissing({ state }: Changed): boolean {
+  return state.trim() === 'D';
+}
+
+/** A worktree whose files were being written: files are missing, but nothing may have been added, changed or committed. */
 async function takeBackUnfinishedWorktree(git: Git, journal: JournalOf<'worktree'>): Promise<void> {
+  await requireNotCheckedOut(git, journal.branch, journal.worktree);
   if (await isWorktreeOf(git, journal)) {
     const inside = git.in(journal.worktree);
-    const status = await inside.bytes([
-      'status',
-      '--porcelain=v1',
-      '-z',
-      '--no-renames',
-      '--untracked-files=all',
-    ]);
-    const added = fromBytes(status)
-      .split('\0')
-      .filter(
-        (entry) =>
-          entry.length > 3 && !/^(?:D.|.D)/.test(entry) && !/(?:^|\/)\.gitattributes$/.test(entry.slice(3)),
-      );
-    if (added.length > 0) {
-      throw new HoldfastError('conflict', 'An interrupted handoff was not taken back', {
-        why: `the worktree ${journal.worktree} has other files: ${listed(added.map((entry) => entry.slice(3)))}`,
-        next: `look at them, then remove it with \`git worktree remove --force ${journal.worktree}\``,
+    const refuse = (why: string): HoldfastError =>
+      new HoldfastError('conflict', 'An interrupted handoff was not taken back', {
+        why: `the worktree ${journal.worktree} has ${why}`,
+        next: `look at it, then remove it with \`git worktree remove --force ${journal.worktree}\``,
       });
-    }
+    const head = await inside.ask(['symbolic-ref', '--quiet', 'HEAD']);
+    const commit = await inside.ask(['rev-parse', '--verify', '--quiet', 'HEAD']);
+    if (head !== `refs/heads/${journal.branch}` || commit !== journal.commit)
+      throw refuse('something else checked out, or commits that were added since');
+    const added = (await changesIn(inside)).filter(
+      (one) => !isMissing(one) && !/(?:^|\/)\.gitattributes$/.test(one.path),
+    );
+    if (added.length > 0) throw refuse(`other files: ${listed(added.map(({ path }) => path))}`);
     await git.run(['worktree', 'remove', '--force', '--force', '--', journal.worktree]);
   }
+  await releaseFolder(journal.worktree);
   await deleteBranch(git, journal, false);
-}
-
-interface Worktree {
-  readonly path: string;
-  readonly branch: string | null;
-}
-
-async function worktrees(git: Git): Promise<Worktree[]> {
-  const listing = await git.text(['worktree', 'list', '--porcelain', '-z']);
-  return listing.split('\0\0').flatMap((block) => {
-    const lines = block.split('\0');
-    const path = lines.find((line) => line.startsWith('worktree '))?.slice('worktree '.length);
-    const branch = lines
-      .find((line) => line.startsWith('branch refs/heads/'))
-      ?.slice('branch refs/heads/'.length);
-    return path === undefined ? [] : [{ path, branch: branch ?? null }];
-  });
 }
 
 /** Errors: `conflict` while a worktree other than `own` is on the branch. */

@@ -14,7 +14,7 @@ import type { Progress } from '../protocol/wire/shapes.ts';
 import { GitHistory } from './git/history.ts';
 import { readOrigin, type TrackedProject } from './origin.ts';
 import { requireOutsideHome } from './outside-home.ts';
-import { readProfileText } from './profile-text.ts';
+import { readProfileText, wantsHistory } from './profile-text.ts';
 import { type RawPath, toBytes } from './raw-path.ts';
 import { type ProjectItem, ProjectReader } from './read-project.ts';
 
@@ -91,6 +91,12 @@ async function deployOnce(connection: DeployConnection, options: DeployOptions):
     const reader = new ProjectReader(directory, { excludedFolder: home, signal });
     await sender.send('code', reader.items(), tracked);
     if (begun.history) {
+      // The other machine may ask for more than the person wants to send.
+      if (!(await wantsHistory(profile)))
+        throw new HoldfastError(
+          'protocol_error',
+          'The supervisor asked for a git history that the profile does not name',
+        );
       const history = await GitHistory.read(directory, {
         // The supervisor knows which files workspaces start with, and marks the others.
         isSeeded: () => true,

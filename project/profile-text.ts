@@ -1,5 +1,6 @@
 import { constants, open, stat, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
+import { z } from 'zod';
 import { PROFILE_BYTES } from '../protocol/deploy.ts';
 import { HoldfastError } from '../protocol/errors.ts';
 import { PROFILE_FILE } from './profile-file.ts';
@@ -14,6 +15,24 @@ export const SMALLEST_PROFILE = [
 export async function readProfileText(directory: string): Promise<string> {
   await requireDirectory(directory);
   return await readText(directory);
+}
+
+const SendsHistorySchema = z.object({ workspace: z.object({ seed: z.object({ git: z.literal(true) }) }) });
+
+/** Whether the profile has `workspace.seed.git: true`. */
+export async function wantsHistory(text: string): Promise<boolean> {
+  const { parse } = await import('yaml');
+  try {
+    const value: unknown = parse(text, {
+      stringKeys: true,
+      merge: false,
+      maxAliasCount: 100,
+      logLevel: 'silent',
+    });
+    return SendsHistorySchema.safeParse(value).success;
+  } catch {
+    return false;
+  }
 }
 
 async function requireDirectory(directory: string): Promise<void> {

@@ -58,10 +58,17 @@ const EXECUTING_FOLDERS = new Set([
   '.windsurf',
   '.devcontainer',
   '.husky',
+  '.lefthook',
+  '.lefthook-local',
+  '.mise',
+  '.vim',
   '.githooks',
   '.claude',
   '.gemini',
   '.codex',
+  '.qwen',
+  '.kiro',
+  '.crush',
   '.opencode',
   '.aider',
   '.continue',
@@ -138,6 +145,9 @@ const EXECUTING_FILES = new Set([
   '.tool-versions',
   '.env',
 ]);
+/** Families of such files: hooks of commits and checkouts, package managers, and what agents are told. */
+const EXECUTING_FAMILY =
+  /^(\.?lefthook(-local)?(\.|$)|\.?lint-?staged|\.?commitlint|\.huskyrc|\.pnp\.|\.?pnpmfile\.|\.?mise\.|prek\.toml$|\.pre-commit-config\.|captainhook\.json$|bunfig\.toml$|package\.(yaml|json5)$|\.crush\.json$|crush\.json$|qwen\.md$|agents\.override\.md$|\.bazelrc$|\.?eslint(rc|\.config)\.[cm]?[jt]s$|\.?prettier(rc|\.config)\.[cm]?[jt]s$)/;
 const EXECUTING_ENDINGS = ['.code-workspace', '.sublime-project', '.pth', '.desktop'];
 
 /** What a bare git repository has at its top: git obeys one wherever it finds it. */
@@ -303,6 +313,7 @@ export function risksOf(entry: RiskyEntry): Risk[] {
   const isOrIsIn = (set: ReadonlySet<string>): boolean => names.some((name) => set.has(name));
 
   if (isOrIsIn(EXECUTING_FOLDERS) || names.some((name) => EXECUTING_FILES.has(name))) found.add('executes');
+  if (EXECUTING_FAMILY.test(own)) found.add('executes');
   if (EXECUTING_ENDINGS.some((ending) => own.endsWith(ending))) found.add('executes');
   if (BARE_REPOSITORY.has(own) || GIT_HOOK.test(own)) found.add('executes');
   // Git reads the configuration of whatever looks like a repository, and this may be made one.
@@ -312,6 +323,12 @@ export function risksOf(entry: RiskyEntry): Risk[] {
   if (type === 'file' && runs(newMode)) found.add('executes');
 
   if (type === 'symlink' && mayLeaveTree(entry.link ?? null, folders.length)) found.add('outside');
+  // Whatever writes through a harmless name would write git's hooks, or what an editor obeys.
+  const target = type === 'symlink' ? targetNames(entry.link ?? null) : [];
+  if (
+    target.some((name) => EXECUTING_FOLDERS.has(name) || EXECUTING_FILES.has(name) || name.endsWith('.git'))
+  )
+    found.add('executes');
   if (isOrIsIn(CI_FOLDERS) || names.some((name) => CI_FILES.has(name))) found.add('ci');
   if (DEPENDENCY_FILES.has(own) || DEPENDENCY_NAME.test(own)) found.add('dependencies');
   if (oldMode !== null && newMode !== null && oldMode !== newMode && type !== 'symlink') found.add('mode');
@@ -321,6 +338,13 @@ export function risksOf(entry: RiskyEntry): Risk[] {
   if (isOrIsIn(GENERATED_FOLDERS) || GENERATED_ENDINGS.some((ending) => own.endsWith(ending)))
     found.add('generated');
   return RISKS.filter((risk) => found.has(risk));
+}
+
+/** The names in the target of a link, folded. Backslashes separate names on some machines. */
+function targetNames(link: Uint8Array | null): string[] {
+  if (link === null) return [];
+  const target = Buffer.from(link.buffer, link.byteOffset, link.byteLength).toString('latin1');
+  return target.split(/[/\\]/).map((name) => foldName(Buffer.from(name, 'latin1')));
 }
 
 /**

@@ -1,9 +1,11 @@
-import { rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { Journals } from '../../../handoff/journal.ts';
-import { recoverHandoffs } from '../../../handoff/undo.ts';
+import { recoverHandoffs, undoHandoff } from '../../../handoff/undo.ts';
+import type { HandoffConnection } from '../../../handoff/changes.ts';
 import {
+  failureOf,
   filesIn,
   handedOverSession,
   handOff,
@@ -39,6 +41,110 @@ test.each(['worktree', 'tree'] as const)('what a killed client had made goes aga
   expect(repository.git('for-each-ref')).toBe(references);
   expect(repository.git('worktree', 'list').trim().split('\n')).toHaveLength(1);
   expect(await journals.list()).toEqual({ journals: [], damaged: [] });
+});
+
+/** The connection, with something that happens while the handoff waits for its approval. */
+function atApproval(connection: HandoffConnection, act: () => unknown): HandoffConnection {
+  let isFirst = true;
+  return {
+    callWithBytes: async (method, params, options) => {
+      if (method === 'handoff/record' && isFirst) {
+        isFirst = false;
+        await act();
+      }
+      return await connection.callWithBytes(method, params, options);
+    },
+  };
+}
+
+async function prepared(before: Record<string, string> = BEFORE) {
+  const repository = new PersonsRepository();
+  const head = repository.commit(before);
+  const { connection } = await handedOverSession(before, { ...before, c: 'new\n' }, { head });
+  return { repository, connection };
+}
+
+test('a folder that came to exist while the handoff was prepared stays as it is', async () => {
+  const { repository, connection } = await prepared();
+  const mine = join(dirname(repository.folder), 'mine');
+  const act = (): void => {
+    mkdirSync(mine);
+    writeFileSync(join(mine, 'thesis.txt'), 'my work');
+  };
+  const references = repository.git('for-each-ref');
+  await expect(
+    handOff(atApproval(connection, act), repository.folder, { folder: mine }),
+  ).rejects.toMatchObject({ code: 'already_exists' });
+  expect(readFileSync(join(mine, 'thesis.txt'), 'utf8')).toBe('my work');
+  expect(repository.git('for-each-ref')).toBe(references);
+  expect(await new Journals(join(repository.folder, '.git')).list()).toEqual({ journals: [], damaged: [] });
+});
+
+test('a handoff that another one overtook leaves the branch and the worktree of the other', async () => {
+  const { repository, connection } = await prepared();
+  const mine = join(dirname(repository.folder), 'mine');
+  const options = { branch: 'both' };
+  const overtaken = atApproval(connection, async () => {
+    const { folder } = await handOff(connection, repository.folder, options);
+    writeFileSync(join(folder ?? '', 'work.txt'), 'my work');
+  });
+  await expect(handOff(overtaken, repository.folder, { ...options, folder: mine })).rejects.toThrow(
+    'could not be created',
+  );
+  expect(existsSync(mine)).toBe(false);
+  expect(repository.git('branch', '--list', 'both')).toContain('both');
+  const other = repository.git('worktree', 'list', '--porcelain').split('worktree ')[2]?.split('\n')[0];
+  expect(readFileSync(join(other ?? '', 'work.txt'), 'utf8')).toBe('my work');
+});
+
+test('a worktree that lacked nothing but the note of its end is kept, and can be undone', async () => {
+  const { repository, connection } = await prepared({ ...BEFORE, '.gitignore': '.env\n' });
+  const { folder } = await handOff(connection, repository.folder);
+  writeFileSync(join(folder ?? '', '.env'), 'KEY');
+  const journals = await unfinish(repository.folder);
+  expect(await recoverHandoffs(await open(repository.folder))).toEqual({ recovered: [], failed: [] });
+  expect((await journals.list()).journals.map(({ state }) => state)).toEqual(['made']);
+  expect(existsSync(join(folder ?? '', '.env'))).toBe(true);
+});
+
+test.each(['an ignored file', 'a commit'])(
+  'an unfinished worktree with %s of the person stays',
+  async (what) => {
+    const { repository, connection } = await prepared({ ...BEFORE, '.gitignore': '.env\n' });
+    const { folder } = await handOff(connection, repository.folder);
+    const worktree = folder ?? '';
+    await unfinish(repository.folder);
+    if (what === 'a commit') {
+      repository.gitIn(worktree, 'checkout', '-q', '--detach');
+      repository.gitIn(worktree, 'commit', '-q', '--allow-empty', '-m', 'work');
+    } else {
+      rmSync(join(worktree, 'a'));
+      writeFileSync(join(worktree, '.env'), 'KEY');
+    }
+    const { recovered, failed } = await recoverHandoffs(await open(repository.folder));
+    expect([recovered.length, failed.length]).toEqual([0, 1]);
+    expect(existsSync(join(worktree, 'b'))).toBe(true);
+  },
+);
+
+test('a repository inside the worktree is not taken back, also by force', async () => {
+  const { repository, connection } = await prepared();
+  const { folder } = await handOff(connection, repository.folder);
+  const nested = join(folder ?? '', 'nested');
+  mkdirSync(nested);
+  repository.gitIn(nested, 'init', '-q');
+  repository.gitIn(nested, 'commit', '-q', '--allow-empty', '-m', 'only here');
+  expect(await failureOf(undoHandoff(await open(repository.folder), { force: true }))).toContain('nested');
+  expect(existsSync(join(nested, '.git'))).toBe(true);
+});
+
+test('a change that git was told not to look at is work, too', async () => {
+  const { repository, connection } = await prepared();
+  const { folder } = await handOff(connection, repository.folder);
+  repository.gitIn(folder ?? '', 'update-index', '--skip-worktree', 'a');
+  writeFileSync(join(folder ?? '', 'a'), 'my work');
+  expect(await failureOf(undoHandoff(await open(repository.folder), { force: false }))).toContain('a');
+  expect(readFileSync(join(folder ?? '', 'a'), 'utf8')).toBe('my work');
 });
 
 test('the origin that a record names is never used as a folder, and its prefix is checked', async () => {

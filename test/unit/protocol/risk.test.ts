@@ -32,6 +32,28 @@ test.each([
   'fixtures/repo.git/config',
   'hooks/pre-commit',
   'my.code-workspace',
+  'lefthook-local.yml',
+  '.lefthook-local.yml',
+  'lefthook.toml',
+  '.lefthook/pre-commit/check.sh',
+  'packages/a/.lintstagedrc.mjs',
+  'lint-staged.config.js',
+  '.commitlintrc.json',
+  'commitlint.config.cjs',
+  '.huskyrc.js',
+  'prek.toml',
+  '.pre-commit-config.yml',
+  '.pnp.cjs',
+  'pnpmfile.js',
+  'package.yaml',
+  'bunfig.toml',
+  'mise.local.toml',
+  '.mise/config.toml',
+  'eslint.config.js',
+  '.prettierrc.cjs',
+  '.qwen/settings.json',
+  'QWEN.md',
+  'AGENTS.override.md',
 ])('%s can run on the machine of a person', (path) => {
   expect(risks(path)[0]).toBe('executes');
 });
@@ -61,6 +83,22 @@ test.each([
   ['a/b/link', '../../x/./y'],
 ])('%s → %s stays inside', (path, target) => {
   expect(link(path, target)).toEqual([]);
+});
+
+test.each([
+  ['app.log', '.git/config'],
+  ['dist', '.git/hooks'],
+  ['x/y', '../.GIT/config'],
+  ['x/y', '..\\git~1'],
+  ['notes', './.vscode'],
+  ['out.json', 'package.json'],
+])('%s → %s writes what programs of a person obey', (path, target) => {
+  expect(link(path, target)).toContain('executes');
+});
+
+test('files that are only called alike run nothing', () => {
+  for (const path of ['src/lefthooks.ts', 'docs/commit.md', 'mise-en-place.md', '.eslintrc.json'])
+    expect(risks(path)).toEqual([]);
 });
 
 test('the other flags, the most dangerous first', () => {
