@@ -367,7 +367,10 @@ export class AgentConversation {
     const output = await this.#read(processId, this.#waitMs(), stop);
     if (output !== null) {
       await this.#take(output);
+      const errorOffset = this.#errors.offset;
       await this.#errors.read(processId, output.status);
+      // An agent that only logs must be heard as well: it waits once its errors are not taken.
+      if (this.#errors.offset > errorOffset) this.#firstUnstoredAt ??= performance.now();
       const isEnded = output.status.state === 'ended' || output.status.state === 'absent';
       if (isEnded && this.#scanner.offset >= output.status.stdout.end)
         return this.#onProcessEnded(processId, output.status);
@@ -543,7 +546,7 @@ export class AgentConversation {
     this.#row = {
       ...this.#row,
       ...position,
-      state: storedState(structuredClone(this.#machine.state)),
+      state: structuredClone(storedState(this.#machine.state)),
       stderrOffset: this.#errors.offset,
       inputOffset: this.#row.inputOffset + added,
     };

@@ -726,7 +726,7 @@ export class AcpMachine {
 
   #onPermission(rpcId: RpcId, params: unknown, size: number): void {
     const { turn, waiting } = this.state;
-    if (turn?.phase !== 'prompted' || turn.isCancelled) {
+    if (turn?.phase !== 'prompted' || turn.isCancelled || turn.isOverLimit) {
       this.#lines.push(requests.permissionLine(rpcId, null));
       return;
     }
@@ -864,7 +864,8 @@ export class AcpMachine {
   #emit(event: NewEvent): void {
     const { turn } = this.state;
     if (turn !== null) {
-      turn.storedBytes += Math.max(EVENT_BYTES, event.bytes?.length ?? 0);
+      const size = Buffer.byteLength(JSON.stringify(event.data)) + (event.bytes?.length ?? 0);
+      turn.storedBytes += Math.max(EVENT_BYTES, size);
       turn.isOverLimit ||= turn.storedBytes > turn.limitBytes;
     }
     this.#events.push(event);

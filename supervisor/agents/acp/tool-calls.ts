@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Content } from '../../../protocol/contents.ts';
 import { cutJson, cutText } from './bounded-text.ts';
 import { type NewEvent, contentOfJson } from './effects.ts';
@@ -36,7 +37,7 @@ export class ToolCalls {
   }
 
   get hasChanges(): boolean {
-    return this.#changed.size > 0;
+    return this.#changed.size > 0 || this.#changedDetails.size > 0;
   }
 
   /** Applies an update of `size` bytes. Returns the event of a new call, null for a known one, and false if there are too many. */
@@ -68,13 +69,15 @@ export class ToolCalls {
     // Not an assignment: a call may be named `__proto__`.
     Object.defineProperty(tools, id, { value: tool, enumerable: true, configurable: true, writable: true });
     this.#merge(id, update, size);
-    this.#changed.add(id);
+    if (known === undefined || !isDeepStrictEqual(known, tool)) this.#changed.add(id);
     return known === undefined ? this.#event(id) : null;
   }
 
   /** The events of calls that changed since the last time. */
   takeEvents(): NewEvent[] {
-    const events = [...this.#changed].flatMap((id) => this.#event(id) ?? []);
+    const events = [...new Set([...this.#changed, ...this.#changedDetails])].flatMap(
+      (id) => this.#event(id) ?? [],
+    );
     this.#forgetDetails();
     return events;
   }
@@ -98,9 +101,10 @@ export class ToolCalls {
     this.#changedDetails.add(id);
   }
 
+  /** Null if nothing of it differs from what is stored. */
   #event(id: string): NewEvent | null {
     const tool = this.get(id);
-    this.#changed.delete(id);
+    let isChanged = this.#changed.delete(id);
     if (tool === null) return null;
     let bytes: Buffer | null = null;
     let { content }: { content: Content | null } = tool;
@@ -108,9 +112,13 @@ export class ToolCalls {
     if (details !== undefined && this.#changedDetails.delete(id)) {
       const { size: _size, ...parts } = details;
       const stored = contentOfJson(cutJson(parts, DETAIL_BYTES));
-      if (stored.content.sha256 !== content?.sha256) ({ content, bytes } = stored);
+      if (stored.content.sha256 !== content?.sha256) {
+        ({ content, bytes } = stored);
+        isChanged = true;
+      }
       tool.content = content;
     }
+    if (!isChanged) return null;
     const { kind, status, title, locations } = tool;
     return {
       type: 'agent.tool',

@@ -102,6 +102,8 @@ export const ChunkSchema = z.object({ content: z.unknown().optional(), messageId
 export const ToolKindOfAgentSchema = z.enum(TOOL_KINDS);
 const LocationSchema = z.object({ path: text(1024), line: lenient(z.int().nonnegative()) });
 const MAX_LOCATIONS = 16;
+/** Characters of all paths of a call: they are stored again with each of its events. */
+const LOCATIONS_CHARACTERS = 4096;
 
 /** A tool call or a change of one. What is undefined stays as it was. */
 export const ToolUpdateSchema = z.object({
@@ -117,9 +119,12 @@ export const ToolUpdateSchema = z.object({
 export type ToolUpdate = z.infer<typeof ToolUpdateSchema>;
 
 export function locationsOf(items: readonly unknown[]) {
+  let left = LOCATIONS_CHARACTERS;
   return items.slice(0, MAX_LOCATIONS).flatMap((item) => {
     const { success, data } = LocationSchema.safeParse(item);
-    return success ? [{ path: data.path.toWellFormed(), line: data.line ?? null }] : [];
+    if (!success) return [];
+    left -= data.path.length;
+    return left < 0 ? [] : [{ path: data.path.toWellFormed(), line: data.line ?? null }];
   });
 }
 

@@ -405,6 +405,19 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     expect(given.said(next)).toBe('well');
   });
 
+  test('an agent that only logs is heard: its errors are stored and acknowledged', async () => {
+    const given = givenConversation();
+    const turn = await given.prompt('sleep 1500', 'stderr a log', 'sleep 60000');
+    const deadline = Date.now() + 40_000;
+    // A read of standard output waits for 20 s at most.
+    while ((await given.channel.status(given.channel.started[0] ?? '')).stderr.start === 0) {
+      expect(Date.now()).toBeLessThan(deadline);
+      await sleep(200);
+    }
+    expect(given.turns.getOrThrow(turn).stderrBytes).toBeGreaterThan(0);
+    await given.cancel(turn);
+  });
+
   test('a message that cannot be stored is left out, and nothing else is lost', async () => {
     let failures = 0;
     const given = givenConversation({
