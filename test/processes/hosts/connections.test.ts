@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import type { TestContext } from 'vitest';
 import { openHostStream, surveyHost } from '../../../hosts/connector/connect-host.ts';
 import { soakCount } from '../../setup/run-length.ts';
 import { NearMachine, farPath, pidsWith } from '../../fixtures/hosts/near-machine.ts';
@@ -9,7 +10,10 @@ import { SSHD, SshServer } from '../../fixtures/hosts/ssh-server.ts';
 import type { SshServerOptions } from '../../fixtures/hosts/ssh-server.ts';
 
 /** A real sshd on this machine, and a client with a home of its own. */
+type OnTestFinished = TestContext['onTestFinished'];
+
 async function machines(
+  onTestFinished: OnTestFinished,
   options: SshServerOptions = {},
   { stopsFar = true, near: nearEnvironment = {} } = {},
 ): Promise<{ server: SshServer; near: NearMachine }> {
@@ -33,8 +37,8 @@ function failureOf(promise: Promise<unknown>): Promise<unknown> {
 }
 
 describe.skipIf(SSHD === undefined).concurrent('a host that is reached by ssh (needs sshd)', () => {
-  test('gets the program once, and all commands share one login', async () => {
-    const { server, near } = await machines();
+  test('gets the program once, and all commands share one login', async ({ onTestFinished }) => {
+    const { server, near } = await machines(onTestFinished);
     const first = await near.run('session', 'list', '--host', 'far', '--json');
     expect(first).toMatchObject({ code: 0, stdout: '{"sessions":[],"nextCursor":null}\n' });
     const programs = readdirSync(join(server.farHome, 'bin'));
@@ -46,8 +50,8 @@ describe.skipIf(SSHD === undefined).concurrent('a host that is reached by ssh (n
     expect(existsSync(join(near.home, 'holdfast.db'))).toBe(false);
   });
 
-  test('clients that begin at the same time share one connector', async () => {
-    const { server, near } = await machines();
+  test('clients that begin at the same time share one connector', async ({ onTestFinished }) => {
+    const { server, near } = await machines(onTestFinished);
     const all = await Promise.all(
       Array.from({ length: 5 }, () => near.run('profiles', '--host', 'far', '--json')),
     );
@@ -57,29 +61,30 @@ describe.skipIf(SSHD === undefined).concurrent('a host that is reached by ssh (n
     expect(pidsWith(`${server.folder}/ssh_config -T`)).toHaveLength(1);
   });
 
-  test('no supervisor is started by a command that only looks', async () => {
-    const { near } = await machines({}, { stopsFar: false });
+  test('no supervisor is started by a command that only looks', async ({ onTestFinished }) => {
+    const { near } = await machines(onTestFinished, {}, { stopsFar: false });
     const status = await near.run('supervisor', 'status', '--host', 'far', '--json');
     expect(JSON.parse(status.stdout)).toMatchObject({ running: false });
   });
 
-  test.each([
+  test.for([
     [
       'prints before our script runs',
       'printf "Welcome, no line break"; echo; echo more; exec sh -c "$SSH_ORIGINAL_COMMAND"',
     ],
     ['prints without a line break right before it', 'printf "motd> "; exec sh -c "$SSH_ORIGINAL_COMMAND"'],
     ['writes to standard error', 'echo "quota exceeded" >&2; exec sh -c "$SSH_ORIGINAL_COMMAND"'],
-  ])('a login shell that %s does no harm', async (_what, script) => {
-    const { near } = await machines({ forceCommand: `#!/bin/sh\n${script}\n` });
+  ])('a login shell that %s does no harm', async ([, script], { onTestFinished }) => {
+    const { near } = await machines(onTestFinished, { forceCommand: `#!/bin/sh\n${script}\n` });
     expect(await near.run('profiles', '--host', 'far', '--json')).toMatchObject({
       code: 0,
       stdout: '{"profiles":[]}\n',
     });
   });
 
-  test('a forced command gets one clear sentence', async () => {
+  test('a forced command gets one clear sentence', async ({ onTestFinished }) => {
     const { near } = await machines(
+      onTestFinished,
       { forceCommand: '#!/bin/sh\necho "This account only serves backups."\n' },
       { stopsFar: false },
     );
@@ -90,8 +95,9 @@ describe.skipIf(SSHD === undefined).concurrent('a host that is reached by ssh (n
     );
   });
 
-  test('a home that cannot be written to is named', async () => {
+  test('a home that cannot be written to is named', async ({ onTestFinished }) => {
     const { near } = await machines(
+      onTestFinished,
       { environment: { HOLDFAST_HOME: '/proc/holdfast' } },
       { stopsFar: false },
     );
@@ -100,8 +106,10 @@ describe.skipIf(SSHD === undefined).concurrent('a host that is reached by ssh (n
     expect(stderr).toContain('/proc/holdfast cannot be written to');
   });
 
-  test('an unknown host key is shown to the person, and accepted only by their answer', async () => {
-    const { near } = await machines({ isUnknown: true });
+  test('an unknown host key is shown to the person, and accepted only by their answer', async ({
+    onTestFinished,
+  }) => {
+    const { near } = await machines(onTestFinished, { isUnknown: true });
     const refused = await near.run('profiles', '--host', 'far');
     expect(refused.code).toBe(1);
     expect(refused.stderr).toMatch(/^error permission_denied: far .* its host key is not known/);
@@ -122,8 +130,8 @@ describe.skipIf(SSHD === undefined).concurrent('a host that is reached by ssh (n
     expect(asked[0]?.isSecret).toBe(false);
   });
 
-  test('a passphrase is asked for once, hidden, and shared by all clients', async () => {
-    const { near } = await machines({ passphrase: 'open sesame' });
+  test('a passphrase is asked for once, hidden, and shared by all clients', async ({ onTestFinished }) => {
+    const { near } = await machines(onTestFinished, { passphrase: 'open sesame' });
     const asked: boolean[] = [];
     const survey = await surveyHost(
       near.options({
@@ -138,8 +146,8 @@ describe.skipIf(SSHD === undefined).concurrent('a host that is reached by ssh (n
     expect(await near.run('profiles', '--host', 'far')).toMatchObject({ code: 0 });
   });
 
-  test('a changed host key is refused, with what to do', async () => {
-    const { server, near } = await machines({}, { stopsFar: false });
+  test('a changed host key is refused, with what to do', async ({ onTestFinished }) => {
+    const { server, near } = await machines(onTestFinished, {}, { stopsFar: false });
     rmSync(join(server.folder, 'other'), { force: true });
     execFileSync('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', join(server.folder, 'other')]);
     const key = execFileSync('cat', [join(server.folder, 'other.pub')], { encoding: 'utf8' });
@@ -149,8 +157,8 @@ describe.skipIf(SSHD === undefined).concurrent('a host that is reached by ssh (n
     expect(stderr).toMatch(/its host key is not the one that ssh knows.*ssh-keygen -R far/);
   });
 
-  test('a host that does not answer is an error at once', async () => {
-    const { server, near } = await machines({}, { stopsFar: false });
+  test('a host that does not answer is an error at once', async ({ onTestFinished }) => {
+    const { server, near } = await machines(onTestFinished, {}, { stopsFar: false });
     const list = await near.run('host', 'add', 'gone', `ssh://127.0.0.1:1`);
     expect(list.code).toBe(1);
     expect(list.stderr).toMatch(/^error connection_closed: gone .* nothing listens on its ssh port/);
@@ -159,15 +167,19 @@ describe.skipIf(SSHD === undefined).concurrent('a host that is reached by ssh (n
     expect(JSON.parse(stdout)).toMatchObject({ hosts: [{ name: 'far', destination: server.destination }] });
   });
 
-  test('the connector leaves when nobody needs it', async ({ expect }) => {
-    const { server, near } = await machines({}, { stopsFar: false, near: { HOLDFAST_HOST_IDLE_MS: '300' } });
+  test('the connector leaves when nobody needs it', async ({ expect, onTestFinished }) => {
+    const { server, near } = await machines(
+      onTestFinished,
+      {},
+      { stopsFar: false, near: { HOLDFAST_HOST_IDLE_MS: '300' } },
+    );
     await near.run('supervisor', 'status', '--host', 'far');
     await expect.poll(() => pidsWith(`host-connector far ${near.home}`)).toEqual([]);
     expect(pidsWith(`${server.folder}/ssh_config -T`)).toEqual([]);
   });
 
-  test('what was asked is answered, however often the connection is cut', async () => {
-    const { server, near } = await machines();
+  test('what was asked is answered, however often the connection is cut', async ({ onTestFinished }) => {
+    const { server, near } = await machines(onTestFinished);
     const client = near.client();
     const { home } = await client.call('supervisor/status', {});
     expect(home).toBe(server.farHome);
@@ -185,8 +197,12 @@ describe.skipIf(SSHD === undefined).concurrent('a host that is reached by ssh (n
     client.close();
   }, 600_000);
 
-  test('connecting can be cancelled', async () => {
-    const { near } = await machines({ forceCommand: '#!/bin/sh\nsleep 30\n' }, { stopsFar: false });
+  test('connecting can be cancelled', async ({ onTestFinished }) => {
+    const { near } = await machines(
+      onTestFinished,
+      { forceCommand: '#!/bin/sh\nsleep 30\n' },
+      { stopsFar: false },
+    );
     const controller = new AbortController();
     const waiting = failureOf(surveyHost(near.options(), controller.signal));
     setTimeout(() => controller.abort(), 300);
