@@ -13,6 +13,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
 import { HoldfastError } from '../../../../protocol/errors.ts';
@@ -396,8 +397,10 @@ test('bytes that come later than the time of their write are in the next tree, a
   ].join('\n');
   const writer = spawn('python3', ['-c', program], { stdio: ['pipe', 'pipe', 'inherit'] });
   const ended = new Promise((resolve) => writer.once('exit', resolve));
+  // Whole lines: an unbuffered Python writes the end of a line by itself.
+  const lines = createInterface(writer.stdout);
   try {
-    await once(writer.stdout, 'data');
+    await once(lines, 'line');
     const { ctimeNs } = statSync(path, { bigint: true });
     let clock = ctimeNs + 50_000_000n;
     using workspace = await LocalWorkspace.open(below, store, (system) => ({
@@ -405,8 +408,9 @@ test('bytes that come later than the time of their write are in the next tree, a
       fileClock: () => (clock += 1000n),
     }));
     const first = await workspace.scan();
+    const written = once(lines, 'line');
     writer.stdin.write('\n');
-    await once(writer.stdout, 'data');
+    await written;
     expect(statSync(path, { bigint: true }).ctimeNs).toBe(ctimeNs);
     const second = await workspace.scan(first.root);
     expect(second).toMatchObject({ changedFiles: 1, changedBytes: 4096 });
