@@ -4,7 +4,7 @@ import { HoldfastError } from '../protocol/errors.ts';
 import type { RawPath } from '../project/raw-path.ts';
 import type { Git } from './git.ts';
 import type { Repository } from './repository.ts';
-import { writeNew } from './working-files.ts';
+import { WorkingFiles, writeNew } from './working-files.ts';
 
 const MAX_SUFFIX = 1000;
 const NO_COMMIT = '0'.repeat(40);
@@ -120,11 +120,13 @@ export async function addWorktree(
     what: 'The files of the worktree could not be written',
   });
   if (attributes.length === 0) return;
+  const files = new WorkingFiles(worktree);
   for (const { path, from, to } of attributes) {
-    const target = Buffer.concat([Buffer.from(`${worktree}/`), Buffer.from(path, 'latin1')]);
-    if (from !== null) await unlink(target);
+    if (from !== null) await unlink(files.at(path));
     if (to === null) continue;
-    await writeNew(target, to.mode, await inside.bytes(['cat-file', 'blob', to.blob]));
+    // The file may be the only one of its folder.
+    await files.makeParents(path);
+    await writeNew(files.at(path), to.mode, await inside.bytes(['cat-file', 'blob', to.blob]));
   }
   await setIndex(inside, attributes, ({ to }) => to);
 }

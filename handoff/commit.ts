@@ -1,5 +1,5 @@
 import { HoldfastError } from '../protocol/errors.ts';
-import { toBytes, type RawPath } from '../project/raw-path.ts';
+import { fromBytes, type RawPath, readable, toBytes } from '../project/raw-path.ts';
 import type { Contents } from './contents.ts';
 import type { Git } from './git.ts';
 import type { Edit } from './resolve.ts';
@@ -22,7 +22,22 @@ export async function writeTree(
   });
   const commit = /^[0-9a-f]{40}$/.exec(output.trim())?.[0];
   if (commit === undefined) throw new HoldfastError('internal', 'git fast-import named no commit');
-  return await git.text(['rev-parse', '--verify', `${commit}^{tree}`]);
+  const tree = await git.text(['rev-parse', '--verify', `${commit}^{tree}`]);
+  if (onto !== null) await requireOnly(git, onto, tree, edits);
+  return tree;
+}
+
+/** A path that becomes a file takes everything below it away. Errors: `internal` if the tree differs where no edit is. */
+async function requireOnly(git: Git, onto: string, tree: string, edits: readonly Edit[]): Promise<void> {
+  const edited = new Set(edits.map(({ path }) => path));
+  const differing = await git.bytes(['diff-tree', '-r', '-z', '--name-only', '--no-renames', onto, tree]);
+  const other = fromBytes(differing)
+    .split('\0')
+    .filter((path) => path !== '' && !edited.has(path));
+  if (other.length === 0) return;
+  throw new HoldfastError('internal', 'The commit was not made', {
+    why: `it would change ${other.length} files that are not handed over, such as ${readable(other[0] ?? '')}`,
+  });
 }
 
 /** Composed here, from checked paths: no program of ours or of git's ever reads the agent's folder. */

@@ -23,7 +23,7 @@ import { conflictError, type GitMode, type Present, type Resolved, resolveChange
 import type { Git } from './git.ts';
 import { type Worktree, worktrees } from './worktrees.ts';
 import { applyToTree } from './working-tree.ts';
-import { WorkingFiles } from './working-files.ts';
+import { parentsOf, WorkingFiles } from './working-files.ts';
 
 export interface ApplyOptions {
   readonly to: HandoffTarget;
@@ -201,11 +201,12 @@ class Handoff {
     if (changed.length === 0) return [];
     const before = await readCommit(repository.git, onto);
     const after = await readCommit(repository.git, tree);
-    return changed.map(({ path }) => ({
-      path,
-      from: before.get(path)?.blob ?? null,
-      to: after.get(path) ?? null,
-    }));
+    const isBelowFile = (path: RawPath): boolean => parentsOf(path).some((folder) => after.has(folder));
+    return changed.map(({ path }) => {
+      const from = before.get(path);
+      const decides = from?.mode.startsWith('100') === true && !isBelowFile(path);
+      return { path, from: decides ? from.blob : null, to: after.get(path) ?? null };
+    });
   }
 
   async #ontoCommit(repository: Repository): Promise<{ readonly resolved: Resolved; readonly onto: string }> {

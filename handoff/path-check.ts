@@ -38,19 +38,20 @@ function folded(name: string): string {
 }
 
 /**
- * The changed paths that some file system takes for another path of the tree, and those that are a file where the tree has a folder.
- * `present`: every path of the tree after the handoff. What collides in the tree already is not for a handoff to judge. Linear.
+ * The added paths that some file system takes for another path of the tree, those that are a file where the tree has a folder, and
+ * those below a file. `present`: every path of the tree after the handoff. What collides in the tree already is not for a handoff to
+ * judge. Linear.
  */
 export function findCollisions(
   present: Iterable<RawPath>,
-  changed: ReadonlySet<RawPath>,
+  added: ReadonlySet<RawPath>,
 ): Map<RawPath, string> {
   const byFold = new Map<string, RawPath>();
   const files = new Set<RawPath>();
   const collisions = new Map<RawPath, string>();
   const note = (one: RawPath, other: RawPath): void => {
     for (const path of [one, other])
-      if (changed.has(path))
+      if (added.has(path))
         collisions.set(path, 'another path of the tree is the same on some file systems');
   };
   for (const path of present) {
@@ -70,10 +71,14 @@ export function findCollisions(
       }
     }
   }
-  for (const path of changed) {
-    if (!files.has(path)) continue;
-    for (let slash = path.lastIndexOf('/'); slash !== -1; slash = path.lastIndexOf('/', slash - 1))
-      if (files.has(path.slice(0, slash))) collisions.set(path, 'a folder of its path is a file in the tree');
+  for (const path of files) {
+    const isAdded = added.has(path);
+    for (let slash = path.lastIndexOf('/'); slash !== -1; slash = path.lastIndexOf('/', slash - 1)) {
+      const above = path.slice(0, slash);
+      if (isAdded && files.has(above)) collisions.set(path, 'a folder of its path is a file in the tree');
+      if (added.has(above) && files.has(above))
+        collisions.set(above, 'it replaces a folder in which other files stay');
+    }
   }
   return collisions;
 }

@@ -131,20 +131,14 @@ export async function planHandoff(connection: HandoffConnection, options: PlanOp
         else refused.push({ path, why });
       }
     }
-    const collisions = collisionsOf(committed, chosen);
     const links = chosen.filter(({ change }) => change.after?.type === 'symlink').map(({ change }) => change);
     await contents.fetch(connection, trees, 'after', links, { signal });
 
-    const travels: PlannedChange[] = [];
+    const passed: PlannedChange[] = [];
     const quarantined: Quarantined[] = [];
     const released: Quarantined[] = [];
     for (const planned of chosen) {
       const { path, change } = planned;
-      const collision = collisions.get(path);
-      if (collision !== undefined) {
-        refused.push({ path, why: collision });
-        continue;
-      }
       const link =
         change.after?.type === 'symlink' ? await contents.readWhole(contents.of(change, 'after')) : null;
       const began = repository === null && change.before?.executable === true ? '100755' : null;
@@ -157,11 +151,16 @@ export async function planHandoff(connection: HandoffConnection, options: PlanOp
         }
         released.push({ path, risks });
       }
-      travels.push(planned);
+      passed.push(planned);
     }
+    // What stays behind, quarantined deletions too, is still in the tree that the others have to fit into.
+    const collisions = collisionsOf(committed, passed);
+    for (const [path, why] of collisions) refused.push({ path, why });
+    const travels = passed.filter(({ path }) => !collisions.has(path));
+    const letThrough = released.filter(({ path }) => !collisions.has(path));
     if (repository !== null && onto !== null) await requireNoFilters(repository, onto, committed, travels);
     const counts = { notChosen, contents, begun, trees, onto, baseCommit };
-    return { ...counts, travels, released, quarantined, ignored, refused };
+    return { ...counts, travels, released: letThrough, quarantined, ignored, refused };
   } catch (error) {
     await contents.close();
     throw error;
@@ -225,11 +224,11 @@ function whyNotHandedOver(
 
 function collisionsOf(
   committed: ReadonlyMap<RawPath, CommittedEntry>,
-  chosen: readonly PlannedChange[],
+  passed: readonly PlannedChange[],
 ): Map<RawPath, string> {
   const present = new Set(committed.keys());
   const added = new Set<RawPath>();
-  for (const { path, change } of chosen) {
+  for (const { path, change } of passed) {
     if (change.after === null) present.delete(path);
     else if (!present.has(path)) added.add(path);
   }

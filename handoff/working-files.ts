@@ -153,9 +153,12 @@ export function blobOf(bytes: Uint8Array): string {
   return createHash('sha1').update(`blob ${bytes.length}\0`).update(bytes).digest('hex');
 }
 
-function* parentsOf(path: RawPath): Generator<RawPath> {
+/** The folders above a path, the outermost first. */
+export function parentsOf(path: RawPath): RawPath[] {
+  const folders: RawPath[] = [];
   for (let slash = path.indexOf('/'); slash !== -1; slash = path.indexOf('/', slash + 1))
-    yield path.slice(0, slash);
+    folders.push(path.slice(0, slash));
+  return folders;
 }
 
 async function lstatOrNull(path: Buffer): Promise<Stats | null> {

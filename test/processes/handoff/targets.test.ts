@@ -212,3 +212,43 @@ test('a moved HEAD: merged in memory, and a conflict writes nothing', async () =
   );
   expect(repository.git('for-each-ref')).toBe(references);
 });
+
+test('a file that replaces a folder takes nothing along that stays', async () => {
+  const repository = new PersonsRepository();
+  const before: Files = { 'lib/a': 'a\n', 'lib/package.json': '{}', 'all/a': 'a\n', other: '1\n' };
+  const head = repository.commit(before);
+  const after: Files = { lib: 'now a file\n', all: { link: 'other' }, other: '2\n' };
+  const { connection } = await handedOverSession(before, after, { head });
+  const { plan, commit } = await handOff(connection, repository.folder, { to: 'branch' });
+  expect(plan.refused).toEqual([{ path: 'lib', why: 'it replaces a folder in which other files stay' }]);
+  const paths = (of: string): string[] => repository.git('ls-tree', '-r', '--name-only', of).trim().split('\n');
+  expect(paths(commit ?? '')).toEqual(['all', 'lib/package.json', 'other']);
+
+  repository.commit({ 'all/later': 'mine\n' });
+  const onto = await handOff(connection, repository.folder, {
+    to: 'branch',
+    onto: 'HEAD',
+    released: ['lib/package.json'],
+  });
+  expect(onto.plan.refused.map(({ path }) => path)).toEqual(['all']);
+  expect(paths(onto.commit ?? '')).toEqual(['all/later', 'lib', 'other']);
+});
+
+test('attributes that are alone in a new folder arrive, and those of a folder that became a file go', async () => {
+  const repository = new PersonsRepository();
+  const before: Files = { 'old/.gitattributes': '* -text\n', 'old/a': 'a\n', '.gitattributes': '* -text\n' };
+  const head = repository.commit(before);
+  const after: Files = {
+    old: 'a file\n',
+    '.gitattributes': '* text\n',
+    'new/deep/.gitattributes': '* text\n',
+  };
+  const { connection } = await handedOverSession(before, after, { head });
+  const { folder } = await handOff(connection, repository.folder, { released: ['**'] });
+  expect(filesIn(folder ?? '')).toEqual({
+    old: 'file a file\n',
+    '.gitattributes': 'file * text\n',
+    'new/deep/.gitattributes': 'file * text\n',
+  });
+  expect(repository.gitIn(folder ?? '', 'status', '--porcelain', '--ignored')).toBe('');
+});

@@ -43,6 +43,13 @@ test('paths that some file system takes for one collide, and many of them take n
   expect(performance.now() - began).toBeLessThan(3000);
 });
 
+test('a file does not replace a folder in which something stays', () => {
+  const added = new Set(['lib', 'gone', 'new/deep']);
+  const collisions = findCollisions(['lib/kept', 'lib/more/kept', 'gone', 'new/deep', 'new/deep/x'], added);
+  expect([...collisions.keys()]).toEqual(['new/deep']);
+  expect([...findCollisions(['lib/kept', 'lib', 'gone'], added).keys()]).toEqual(['lib']);
+});
+
 test('a pattern names files, folders and stars; an empty one nothing', () => {
   expect(matchesPattern('', 'a')).toBe(false);
   expect(matchesPattern('/', 'a')).toBe(false);
