@@ -29,6 +29,8 @@ const SETTINGS = [
   ...['-c', `core.hooksPath=${devNull}`, '-c', 'core.fsmonitor=false', '-c', 'core.pager=cat'],
   // Paths that another system would take for `.git` are refused everywhere.
   ...['-c', 'core.protectHFS=true', '-c', 'core.protectNTFS=true'],
+  // What a handoff makes, and what it keeps for its undo, is on disk before the next step relies on it.
+  ...['-c', 'core.fsync=committed', '-c', 'core.fsyncMethod=batch'],
   ...['-c', 'gc.auto=0', '-c', 'maintenance.auto=false', '-c', 'submodule.recurse=false'],
 ];
 

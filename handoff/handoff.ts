@@ -15,7 +15,7 @@ import {
 import type { HandoffConnection } from './changes.ts';
 import { commitTree, proposeMessage, withTrailers, writeTree } from './commit.ts';
 import { requireFreeFolder, writeFolder } from './folder.ts';
-import { type Journal, type JournalOf, Journals } from './journal.ts';
+import { isAlive, type Journal, type JournalOf, Journals } from './journal.ts';
 import { formatPatch, withPrivateObjects } from './patch.ts';
 import type { HandoffPlan, PlannedChange } from './plan.ts';
 import { type CommittedEntry, readCommit, type Repository } from './repository.ts';
@@ -154,36 +154,35 @@ class Handoff {
     await this.#record('approved', record);
 
     const journals = new Journals(repository.commonDirectory);
-    const start = { ...this.#journal(record), branch, commit };
-    const journal: JournalOf<'branch'> | JournalOf<'worktree'> =
+    const start = { ...this.#journal(record), branch, commit, hasBranch: false };
+    let journal: JournalOf<'branch'> | JournalOf<'worktree'> =
       worktree === null ? { ...start, to: 'branch' } : { ...start, to: 'worktree', worktree };
     // With the journal there, the folder is ours: nobody else can have made it.
     if (worktree !== null) await claimFolder(worktree);
-    let hasBranch = false;
     try {
       await journals.write(journal);
       await createBranch(git, branch, commit);
-      hasBranch = true;
+      journal = { ...journal, hasBranch: true };
+      await journals.write(journal);
       if (worktree !== null) {
         this.#options.onProgress?.('Writing the worktree');
         await addWorktree(git, worktree, branch, tree, await this.#attributes(repository, onto, tree));
       }
     } catch (error) {
-      await this.#takeBack(git.withoutSignal(), journal, hasBranch);
+      await this.#takeBack(git.withoutSignal(), journal);
       await journals.remove(journal.handoff);
       throw error;
     }
-    await journals.write({ ...journal, state: 'made' });
+    const finished = { ...journal, state: 'made' as const };
+    await journals.write(finished);
     await this.#record('made', record);
+    await journals.write({ ...finished, recorded: true });
     return { ...this.#result(), ...record, folder: worktree, merged: resolved.merged };
   }
 
   /** Takes back what this handoff made and nothing else: a worktree on our branch in the folder that we claimed is ours. */
-  async #takeBack(
-    git: Git,
-    journal: JournalOf<'branch'> | JournalOf<'worktree'>,
-    hasBranch: boolean,
-  ): Promise<void> {
+  async #takeBack(git: Git, journal: JournalOf<'branch'> | JournalOf<'worktree'>): Promise<void> {
+    const { hasBranch } = journal;
     if (journal.to === 'worktree') {
       const { worktree, branch } = journal;
       const isOurs = (one: Worktree): boolean => one.path === worktree && one.branch === branch;
@@ -262,7 +261,7 @@ class Handoff {
     const journals = new Journals(repository.commonDirectory);
     const undoRef = `refs/holdfast/undo/${this.#plan.begun.handoff}`;
     const { state: _state, ...start } = this.#journal({});
-    await applyToTree(
+    const finished = await applyToTree(
       git.withoutSignal(),
       journals,
       { ...start, to: 'tree', root, undoRef },
@@ -270,6 +269,7 @@ class Handoff {
       this.#plan.contents,
     );
     await this.#record('made');
+    await journals.write({ ...finished, recorded: true });
     return { ...this.#result(), files: edits.length, folder: root, merged: resolved.merged };
   }
 
@@ -306,7 +306,7 @@ class Handoff {
       at: this.#options.now(),
       pid: process.pid,
     };
-    return { ...common, state: 'making' as const, record };
+    return { ...common, state: 'making' as const, recorded: false, record };
   }
 
   /**
@@ -368,11 +368,41 @@ class Handoff {
 }
 
 /** Tells the supervisor that a handoff was undone. */
-export async function recordUndone(
+export async function recordUndone(connection: HandoffConnection, journal: Journal): Promise<void> {
+  await recordStep(connection, journal, 'undone');
+}
+
+/**
+ * Tells the supervisor of handoffs that were made by a client that was killed before it could. Returns those that it knows now; what
+ * another supervisor made waits for that one.
+ */
+export async function recordRecovered(
+  connection: HandoffConnection,
+  repository: Repository,
+): Promise<Journal[]> {
+  const journals = new Journals(repository.commonDirectory);
+  const recorded: Journal[] = [];
+  for (const journal of (await journals.list()).journals) {
+    if (journal.recorded || journal.state !== 'made' || isAlive(journal.pid)) continue;
+    try {
+      await recordStep(connection, journal, 'made');
+    } catch (error) {
+      if (error instanceof HoldfastError && error.code === 'not_found') continue;
+      throw error;
+    }
+    await journals.write({ ...journal, recorded: true });
+    recorded.push(journal);
+  }
+  return recorded;
+}
+
+async function recordStep(
   connection: HandoffConnection,
   { session, handoff, record }: Journal,
+  step: Record['step'],
 ): Promise<void> {
-  const params = { ...record, session, handoff, step: 'undone' } as unknown as Record;
+  // Journals of earlier versions name no review.
+  const params = { review: null, ...record, session, handoff, step } as unknown as Record;
   await connection.callWithBytes('handoff/record', params);
 }
 

@@ -25,17 +25,25 @@ const common = {
   pid: z.number().int().positive(),
   /** `making`: it was killed before its end, and has to be taken back. */
   state: z.enum(['making', 'made']),
+  /** Whether the supervisor knows that it was made. Journals of earlier versions lack it. */
+  recorded: z.boolean().default(true),
   /** What `handoff/record` says of it. */
   record: z.record(z.string(), z.union([z.string(), z.number(), z.null()])),
 };
 
+const ofBranch = {
+  branch: z.string(),
+  commit: gitId,
+  /** Whether the branch was made, so that one of this name is ours. Journals of earlier versions lack it. */
+  hasBranch: z.boolean().default(true),
+};
+
 const JournalSchema = z.discriminatedUnion('to', [
-  z.object({ ...common, to: z.literal('branch'), branch: z.string(), commit: gitId }),
+  z.object({ ...common, to: z.literal('branch'), ...ofBranch }),
   z.object({
     ...common,
     to: z.literal('worktree'),
-    branch: z.string(),
-    commit: gitId,
+    ...ofBranch,
     /** Absolute path of the worktree's folder. */
     worktree: z.string(),
   }),
@@ -128,5 +136,16 @@ async function readJson(path: string): Promise<unknown> {
   } catch (error) {
     if (error instanceof SyntaxError || (error instanceof Error && 'code' in error)) return undefined;
     throw error;
+  }
+}
+
+/** Whether the process runs, as far as this machine knows. */
+export function isAlive(pid: number): boolean {
+  if (pid === process.pid) return true;
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'EPERM';
   }
 }

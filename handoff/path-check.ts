@@ -51,8 +51,7 @@ export function findCollisions(
   const collisions = new Map<RawPath, string>();
   const note = (one: RawPath, other: RawPath): void => {
     for (const path of [one, other])
-      if (added.has(path))
-        collisions.set(path, 'another path of the tree is the same on some file systems');
+      if (added.has(path)) collisions.set(path, 'another path of the tree is the same on some file systems');
   };
   for (const path of present) {
     files.add(path);

@@ -3,7 +3,7 @@ import { HoldfastError } from '../protocol/errors.ts';
 import { fromBytes, type RawPath, readable } from '../project/raw-path.ts';
 import { releaseFolder } from './branch.ts';
 import type { Git } from './git.ts';
-import { type Journal, type JournalOf, Journals } from './journal.ts';
+import { isAlive, type Journal, type JournalOf, Journals } from './journal.ts';
 import type { Repository } from './repository.ts';
 import { withIndexOf } from './temporary-index.ts';
 import { dropUndoRef, revertTree } from './working-tree.ts';
@@ -41,6 +41,12 @@ export async function undoHandoff(repository: Repository, options: UndoOptions):
   return { journal, keptRef };
 }
 
+/** Handoffs whose client was killed before their end, and which nobody has taken back yet. Writes nothing. */
+export async function unfinishedHandoffs(repository: Repository): Promise<Journal[]> {
+  const { journals } = await new Journals(repository.commonDirectory).list();
+  return journals.filter(({ state, pid }) => state === 'making' && !isAlive(pid));
+}
+
 export interface Recovery {
   readonly recovered: readonly Journal[];
   /** Handoffs that could not be taken back, and why. */
@@ -68,16 +74,6 @@ export async function recoverHandoffs(repository: Repository): Promise<Recovery>
     }
   }
   return { recovered, failed };
-}
-
-function isAlive(pid: number): boolean {
-  if (pid === process.pid) return true;
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return error instanceof Error && 'code' in error && error.code === 'EPERM';
-  }
 }
 
 /** Resolves with the reference that keeps later work. */
@@ -110,7 +106,7 @@ async function takeBackBranch(
   journal: JournalOf<'branch'>,
   force: boolean,
 ): Promise<string | null> {
-  await requireNotCheckedOut(git, journal.branch, null);
+  await requireNotCheckedOut(git, journal, null);
   return await deleteBranch(git, journal, force);
 }
 
@@ -119,7 +115,7 @@ async function takeBackWorktree(
   journal: JournalOf<'worktree'>,
   force: boolean,
 ): Promise<string | null> {
-  await requireNotCheckedOut(git, journal.branch, journal.worktree);
+  await requireNotCheckedOut(git, journal, journal.worktree);
   let keptRef: string | null = null;
   if (await isWorktreeOf(git, journal)) {
     const inside = git.in(journal.worktree);
@@ -151,13 +147,19 @@ async function isWorktreeOf(git: Git, { worktree }: JournalOf<'worktree'>): Prom
   return known && ((await lstat(worktree).catch(() => null))?.isDirectory() ?? false);
 }
 
-async function deleteBranch(
-  git: Git,
-  journal: JournalOf<'branch'> | JournalOf<'worktree'>,
-  force: boolean,
-): Promise<string | null> {
-  const reference = `refs/heads/${journal.branch}`;
-  const now = await git.ask(['rev-parse', '--verify', '--quiet', reference]);
+type BranchJournal = JournalOf<'branch'> | JournalOf<'worktree'>;
+
+/**
+ * The commit of the branch that the handoff made; null if it made none. A client may be killed between making it and noting that:
+ * then the commit, which nobody else has, tells.
+ */
+async function ownBranch(git: Git, { branch, hasBranch, commit }: BranchJournal): Promise<string | null> {
+  const now = await git.ask(['rev-parse', '--verify', '--quiet', `refs/heads/${branch}`]);
+  return hasBranch || now === commit ? now : null;
+}
+
+async function deleteBranch(git: Git, journal: BranchJournal, force: boolean): Promise<string | null> {
+  const now = await ownBranch(git, journal);
   if (now === null) return null;
   let keptRef: string | null = null;
   if (now !== journal.commit) {
@@ -170,7 +172,7 @@ async function deleteBranch(
     keptRef = `${keptRefOf(journal)}-branch`;
     await git.run(['update-ref', keptRef, now]);
   }
-  await git.run(['update-ref', '-d', reference, now], {
+  await git.run(['update-ref', '-d', `refs/heads/${journal.branch}`, now], {
     what: `The branch ${journal.branch} could not be deleted`,
   });
   await git.ask(['config', '--local', '--remove-section', `branch.${journal.branch}`]);
@@ -267,7 +269,7 @@ function isMissing({ state }: Changed): boolean {
 
 /** A worktree whose files were being written: files are missing, but nothing may have been added, changed or committed. */
 async function takeBackUnfinishedWorktree(git: Git, journal: JournalOf<'worktree'>): Promise<void> {
-  await requireNotCheckedOut(git, journal.branch, journal.worktree);
+  await requireNotCheckedOut(git, journal, journal.worktree);
   if (await isWorktreeOf(git, journal)) {
     const inside = git.in(journal.worktree);
     const refuse = (why: string): HoldfastError =>
@@ -290,7 +292,9 @@ async function takeBackUnfinishedWorktree(git: Git, journal: JournalOf<'worktree
 }
 
 /** Errors: `conflict` while a worktree other than `own` is on the branch. */
-async function requireNotCheckedOut(git: Git, branch: string, own: string | null): Promise<void> {
+async function requireNotCheckedOut(git: Git, journal: BranchJournal, own: string | null): Promise<void> {
+  const { branch } = journal;
+  if ((await ownBranch(git, journal)) === null) return;
   const other = (await worktrees(git)).find((one) => one.branch === branch && one.path !== own);
   if (other === undefined) return;
   throw new HoldfastError('conflict', 'The handoff was not taken back', {

@@ -82,7 +82,13 @@ const handedOver = {
   review: ReviewIdSchema.nullable(),
 };
 
-const step = z.object({ handoffId: HandoffIdSchema, manifestId: ManifestIdSchema, ...handedOver });
+const step = z.object({
+  handoffId: HandoffIdSchema,
+  manifestId: ManifestIdSchema,
+  ...handedOver,
+  // Events of earlier versions lack it.
+  review: handedOver.review.default(null),
+});
 
 /** A person approved a handoff, before anything was written; it was made; it was undone. */
 export const HANDOFF_EVENTS = {

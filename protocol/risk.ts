@@ -3,7 +3,7 @@
  * modes, which the agent chose: a rule may only ever flag too much.
  *
  * - `executes`: it can run on the person's machine without being started on purpose: by opening the folder, by a commit
- *   or checkout, by installing dependencies, or because it is executable.
+ *   or checkout, by installing dependencies, by a build or a test, or because it is executable.
  * - `outside`: a link that may lead out of the tree.
  * - `ci`: it runs on a build server, often with secrets.
  * - `dependencies`: it decides which foreign code is installed.
@@ -148,6 +148,142 @@ const EXECUTING_FILES = new Set([
 /** Families of such files: hooks of commits and checkouts, package managers, and what agents are told. */
 const EXECUTING_FAMILY =
   /^(\.?lefthook(-local)?(\.|$)|\.?lint-?staged|\.?commitlint|\.huskyrc|\.pnp\.|\.?pnpmfile\.|\.?mise\.|prek\.toml$|\.pre-commit-config\.|captainhook\.json$|bunfig\.toml$|package\.(yaml|json5)$|\.crush\.json$|crush\.json$|qwen\.md$|agents\.override\.md$|\.bazelrc$|\.?eslint(rc|\.config)\.[cm]?[jt]s$|\.?prettier(rc|\.config)\.[cm]?[jt]s$)/;
+/**
+ * Manifests of dependencies and files of build systems, by name: installing, building or testing runs
+ * what they say, and many editors do that on opening the folder.
+ */
+const BUILD_FILES = new Set([
+  'composer.json',
+  'gemfile',
+  'gems.rb',
+  'rakefile',
+  'pyproject.toml',
+  'setup.cfg',
+  'pipfile',
+  'noxfile.py',
+  'tox.ini',
+  'pytest.ini',
+  'dodo.py',
+  'fabfile.py',
+  'tasks.py',
+  'environment.yml',
+  'cargo.toml',
+  'go.mod',
+  'go.work',
+  'pom.xml',
+  'gradlew',
+  'gradlew.bat',
+  'gradle.properties',
+  'mvnw',
+  'mvnw.cmd',
+  'build.xml',
+  'build.sbt',
+  'build.sc',
+  'build.mill',
+  'project.clj',
+  'deps.edn',
+  'shadow-cljs.edn',
+  'bb.edn',
+  'cmakelists.txt',
+  'cmakepresets.json',
+  'cmakeuserpresets.json',
+  'configure',
+  'configure.ac',
+  'configure.in',
+  'meson.build',
+  'meson_options.txt',
+  'sconstruct',
+  'sconscript',
+  'wscript',
+  'build.ninja',
+  'build.zig',
+  'build.zig.zon',
+  'xmake.lua',
+  'premake5.lua',
+  'conanfile.py',
+  'conanfile.txt',
+  'vcpkg.json',
+  'workspace',
+  'workspace.bazel',
+  'module.bazel',
+  'build',
+  'build.bazel',
+  'buck',
+  'pants.toml',
+  'justfile',
+  '.justfile',
+  'procfile',
+  'tiltfile',
+  'vagrantfile',
+  'brewfile',
+  'fastfile',
+  'podfile',
+  'cartfile',
+  'dangerfile',
+  'package.swift',
+  'pubspec.yaml',
+  'mix.exs',
+  'rebar.config',
+  'stack.yaml',
+  'setup.hs',
+  'cabal.project',
+  'dune',
+  'dune-project',
+  'makefile.pl',
+  'build.pl',
+  'cpanfile',
+  'flake.nix',
+  'default.nix',
+  'shell.nix',
+  'nuget.config',
+  'global.json',
+  'directory.packages.props',
+  'deno.json',
+  'deno.jsonc',
+  'turbo.json',
+  'nx.json',
+  'pnpm-workspace.yaml',
+  'lerna.json',
+  'artisan',
+  'phpunit.xml',
+  'phpunit.xml.dist',
+  'devbox.json',
+  'skaffold.yaml',
+]);
+const BUILD_FAMILY = new RegExp(
+  [
+    /^(gnu|bsd)?makefile(\.(?!([cm]?[jt]sx?|py|rs|go|md)$)[a-z0-9_-]+)?$/,
+    /^(build|settings|init)\.gradle(\.kts)?$/,
+    /^(docker|container)file([._-].*)?$/,
+    /^(docker-)?compose([._-].*)?\.ya?ml$/,
+    /^\.?taskfile(\.dist)?\.ya?ml$/,
+    /^(requirements|constraints)[a-z0-9._-]{0,100}\.(txt|in)$/,
+    /^(gulpfile|gruntfile)\.[cm]?[jt]s$/,
+    // Configurations that are programs, of the tools that a build, a test or an editor loads.
+    /^\.?(vite|vitest|jest|webpack|rollup|babel|postcss|tailwind|next|nuxt|svelte|astro|remix|metro|karma|cypress|playwright|tsup|tsdown|esbuild|rspack|rsbuild|wdio|protractor|stylelint|commitlint|release|semantic-release|snowpack|craco|vue|angular|ember-cli-build|mocha|ava|nyc|plop|knip|drizzle|knex|prisma|expo|app|storybook|uno|windi|quasar|gatsby|docusaurus|eleventy)(\.(config|workspace|setup))(\.[a-z0-9-]+)?\.[cm]?[jt]sx?$/,
+    /^\.(babelrc|mocharc|stylelintrc|swcrc|releaserc|lintstagedrc)\.[cm]?[jt]s$/,
+  ]
+    .map(({ source }) => source)
+    .join('|'),
+);
+const BUILD_ENDINGS = [
+  ...['.gemspec', '.podspec', '.cabal', '.opam', '.nimble', '.rockspec', '.gradle', '.gradle.kts', '.sbt'],
+  ...['.csproj', '.fsproj', '.vbproj', '.vcxproj', '.proj', '.props', '.targets', '.tasks', '.sln', '.slnx'],
+  ...[
+    '.pbxproj',
+    '.xcscheme',
+    '.xcconfig',
+    '.cmake',
+    '.mk',
+    '.mak',
+    '.bzl',
+    '.bazel',
+    '.nix',
+    '.pro',
+    '.pri',
+  ],
+];
+
 const EXECUTING_ENDINGS = ['.code-workspace', '.sublime-project', '.pth', '.desktop'];
 
 /** What a bare git repository has at its top: git obeys one wherever it finds it. */
@@ -315,6 +451,8 @@ export function risksOf(entry: RiskyEntry): Risk[] {
   if (isOrIsIn(EXECUTING_FOLDERS) || names.some((name) => EXECUTING_FILES.has(name))) found.add('executes');
   if (EXECUTING_FAMILY.test(own)) found.add('executes');
   if (EXECUTING_ENDINGS.some((ending) => own.endsWith(ending))) found.add('executes');
+  const isBuild = BUILD_FILES.has(own) || BUILD_ENDINGS.some((ending) => own.endsWith(ending));
+  if (type !== 'directory' && (isBuild || BUILD_FAMILY.test(own))) found.add('executes');
   if (BARE_REPOSITORY.has(own) || GIT_HOOK.test(own)) found.add('executes');
   // Git reads the configuration of whatever looks like a repository, and this may be made one.
   if (own === 'config' && (folders.at(-1) ?? '').endsWith('git')) found.add('executes');

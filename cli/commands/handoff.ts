@@ -70,7 +70,8 @@ async function handOff(context: Context, options: HandoffOptions, session: strin
   const { planHandoff } = await import('../../handoff/plan.ts');
   const { applyHandoff } = await import('../../handoff/handoff.ts');
   const git = new Git(context.io.cwd, context.io.env, context.interrupted);
-  const repository = options.to === 'dir' ? null : await openOwn(context, options.repository);
+  const repository =
+    options.to === 'dir' ? null : await openOwn(context, options.repository, options.preview);
   const onProgress = (stage: string): void =>
     context.progress.update({ stage, done: null, of: null, unit: null });
   context.progress.begin('Scanning the workspace');
@@ -130,13 +131,28 @@ function requireFitting(context: Context, options: HandoffOptions): void {
     if (pattern.trim() === '') throw new UsageError('a pattern must not be empty; `**` means everything');
 }
 
-/** The repository in which the person stands, or that the person named. Never one in which agents write. */
-async function openOwn(context: Context, named: string | undefined): Promise<Repository> {
+/**
+ * The repository in which the person stands, or that the person named. Never one in which agents write. Handoffs that were
+ * interrupted are finished or taken back; a preview only names them.
+ */
+async function openOwn(context: Context, named: string | undefined, isPreview = false): Promise<Repository> {
   const { Git } = await import('../../handoff/git.ts');
   const { openRepository } = await import('../../handoff/repository.ts');
-  const { recoverHandoffs } = await import('../../handoff/undo.ts');
   const folder = named === undefined ? context.io.cwd : resolve(context.io.cwd, named);
   const repository = await openRepository(new Git(folder, context.io.env, context.interrupted), context.home);
+  await (isPreview ? nameUnfinished(context, repository) : finishUnfinished(context, repository));
+  return repository;
+}
+
+async function nameUnfinished(context: Context, repository: Repository): Promise<void> {
+  const { unfinishedHandoffs } = await import('../../handoff/undo.ts');
+  for (const { handoff } of await unfinishedHandoffs(repository))
+    await context.printNote(`${handoff} was interrupted; the next handoff takes back what it had made`);
+}
+
+async function finishUnfinished(context: Context, repository: Repository): Promise<void> {
+  const { recoverHandoffs } = await import('../../handoff/undo.ts');
+  const { recordRecovered } = await import('../../handoff/handoff.ts');
   const { recovered, failed } = await recoverHandoffs(repository);
   for (const { handoff } of recovered)
     await context.printNote(`${handoff} had been interrupted; what it had made was taken back`);
@@ -144,7 +160,8 @@ async function openOwn(context: Context, named: string | undefined): Promise<Rep
     await context.printNote(
       `warning: ${sanitizeLine(handoff)} could not be taken back: ${sanitizeLine(why)}`,
     );
-  return repository;
+  for (const { handoff } of await recordRecovered(context.client(), repository))
+    await context.printNote(`${handoff} was complete; the session's history says so now`);
 }
 
 async function printReviewed(context: Context, { begun: { review } }: HandoffPlan): Promise<void> {

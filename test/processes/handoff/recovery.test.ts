@@ -2,16 +2,19 @@ import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node
 import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { Journals } from '../../../handoff/journal.ts';
-import { recoverHandoffs, undoHandoff } from '../../../handoff/undo.ts';
+import { recordRecovered } from '../../../handoff/handoff.ts';
+import { recoverHandoffs, undoHandoff, unfinishedHandoffs } from '../../../handoff/undo.ts';
 import type { HandoffConnection } from '../../../handoff/changes.ts';
 import {
   failureOf,
   filesIn,
+  GIT_ENV,
   handedOverSession,
   handOff,
   open,
   PersonsRepository,
 } from '../../fixtures/handoff/handoff-fixture.ts';
+import { temporaryDirectory } from '../../fixtures/store/temporary-home.ts';
 
 /** A process id that no process has. */
 const NOBODY = 2 ** 22 + 1;
@@ -60,8 +63,8 @@ function atApproval(connection: HandoffConnection, act: () => unknown): HandoffC
 async function prepared(before: Record<string, string> = BEFORE) {
   const repository = new PersonsRepository();
   const head = repository.commit(before);
-  const { connection } = await handedOverSession(before, { ...before, c: 'new\n' }, { head });
-  return { repository, connection };
+  const session = await handedOverSession(before, { ...before, a: '2\n', c: 'new\n' }, { head });
+  return { repository, ...session };
 }
 
 test('a folder that came to exist while the handoff was prepared stays as it is', async () => {
@@ -154,4 +157,73 @@ test('the origin that a record names is never used as a folder, and its prefix i
     const { connection } = await handedOverSession(BEFORE, { a: '2\n', b: '1\n' }, { head, prefix });
     await expect(handOff(connection, repository.folder)).rejects.toMatchObject({ code: 'protocol_error' });
   }
+});
+
+test('a branch of another is not taken for that of a handoff that was killed before it had made one', async () => {
+  const { repository, connection } = await prepared();
+  await handOff(connection, repository.folder, { to: 'branch', branch: 'theirs' });
+  const journals = new Journals(join(repository.folder, '.git'));
+  const [journal] = (await journals.list()).journals;
+  if (journal?.to !== 'branch') throw new Error('the handoff left no journal');
+  await journals.write({ ...journal, state: 'making', pid: NOBODY, hasBranch: false });
+  repository.git('update-ref', 'refs/heads/theirs', 'HEAD');
+  repository.git('checkout', '-q', 'theirs');
+  const { recovered, failed } = await recoverHandoffs(await open(repository.folder));
+  expect([recovered.length, failed]).toEqual([1, []]);
+  expect(repository.git('rev-parse', 'theirs')).toBe(repository.git('rev-parse', 'HEAD'));
+});
+
+test('a preview says that a handoff was interrupted, and leaves it to the next one', async () => {
+  const { repository, connection } = await prepared();
+  await handOff(connection, repository.folder, { to: 'tree' });
+  const journals = await unfinish(repository.folder);
+  const was = [filesIn(repository.folder), await journals.list()];
+  expect(await unfinishedHandoffs(await open(repository.folder))).toHaveLength(1);
+  expect([filesIn(repository.folder), await journals.list()]).toEqual(was);
+});
+
+test.each(['worktree', 'branch', 'tree'] as const)(
+  'a handoff whose client was killed before it had told the supervisor is recorded by the next: %s',
+  async (to) => {
+    const { repository, connection, types, made } = await prepared();
+    const silent: HandoffConnection = {
+      callWithBytes: (method, params, options) =>
+        method === 'handoff/record' && (params as { step: string }).step === 'made'
+          ? Promise.reject(new Error('the connection was lost'))
+          : connection.callWithBytes(method, params, options),
+    };
+    await expect(handOff(silent, repository.folder, { to })).rejects.toThrow('was lost');
+    expect(types()).toEqual(['handoff.approved']);
+    const journals = new Journals(join(repository.folder, '.git'));
+    const [journal] = (await journals.list()).journals;
+    if (journal === undefined) throw new Error('the handoff left no journal');
+    await journals.write({ ...journal, pid: NOBODY });
+    // That of a worktree is found complete, although its end was not noted.
+    if (to === 'worktree') await unfinish(repository.folder);
+    await recoverHandoffs(await open(repository.folder));
+    await recordRecovered(connection, await open(repository.folder));
+    await recordRecovered(connection, await open(repository.folder));
+    expect(types()).toEqual(['handoff.approved', 'handoff.made']);
+    expect(made).toHaveLength(1);
+    expect((await journals.list()).journals).toMatchObject([{ state: 'made', recorded: true }]);
+  },
+);
+
+test('what a handoff keeps for its undo is on disk before a file changes', async () => {
+  const { repository, connection } = await prepared();
+  const trace = join(temporaryDirectory(), 'trace');
+  const env = { ...GIT_ENV, GIT_TRACE2_EVENT: trace };
+  await handOff(connection, repository.folder, { to: 'tree', env });
+  const lines = readFileSync(trace, 'utf8').trim().split('\n');
+  const events = lines.map(
+    (line) => JSON.parse(line) as { event: string; sid: string; argv?: string[]; key?: string },
+  );
+  const writers = events.filter(
+    ({ event, argv = [] }) =>
+      event === 'start' && (argv.includes('unpack-objects') || argv.includes('commit-tree')),
+  );
+  expect(writers).toHaveLength(2);
+  const isFlushed = (sid: string): boolean =>
+    events.some((one) => one.sid === sid && one.key === 'fsync/hardware-flush');
+  expect(writers.map(({ sid }) => isFlushed(sid))).toEqual([true, true]);
 });

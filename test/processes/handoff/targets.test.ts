@@ -221,7 +221,8 @@ test('a file that replaces a folder takes nothing along that stays', async () =>
   const { connection } = await handedOverSession(before, after, { head });
   const { plan, commit } = await handOff(connection, repository.folder, { to: 'branch' });
   expect(plan.refused).toEqual([{ path: 'lib', why: 'it replaces a folder in which other files stay' }]);
-  const paths = (of: string): string[] => repository.git('ls-tree', '-r', '--name-only', of).trim().split('\n');
+  const paths = (of: string): string[] =>
+    repository.git('ls-tree', '-r', '--name-only', of).trim().split('\n');
   expect(paths(commit ?? '')).toEqual(['all', 'lib/package.json', 'other']);
 
   repository.commit({ 'all/later': 'mine\n' });

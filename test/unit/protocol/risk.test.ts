@@ -54,6 +54,64 @@ test.each([
   '.qwen/settings.json',
   'QWEN.md',
   'AGENTS.override.md',
+  'composer.json',
+  'Gemfile',
+  'gems.rb',
+  'a/x.gemspec',
+  'Rakefile',
+  'pyproject.toml',
+  'setup.cfg',
+  'noxfile.py',
+  'tox.ini',
+  'a/Cargo.toml',
+  'build.gradle.kts',
+  'gradlew.bat',
+  'pom.xml',
+  'CMakeLists.txt',
+  'cmake/find.cmake',
+  'CMakePresets.json',
+  'GNUmakefile',
+  'rules.mk',
+  'justfile',
+  'Taskfile.yml',
+  'App.csproj',
+  'Directory.Build.props',
+  'x.targets',
+  'App.sln',
+  'mix.exs',
+  'build.sbt',
+  'deps.edn',
+  'Package.swift',
+  'x.podspec',
+  'meson.build',
+  'BUILD.bazel',
+  'WORKSPACE',
+  'defs.bzl',
+  'flake.nix',
+  'Dockerfile.dev',
+  'docker-compose.override.yml',
+  'Vagrantfile',
+  'deno.json',
+  'vite.config.mts',
+  'jest.config.js',
+  'webpack.config.cjs',
+  'gulpfile.mjs',
+  '.babelrc.js',
+  'Makefile.am',
+  'configure.ac',
+  'stack.yaml',
+  'Setup.hs',
+  'x.cabal',
+  'dune-project',
+  'x.opam',
+  'build.zig',
+  'x.vcxproj',
+  'x.xcodeproj/project.pbxproj',
+  'Makefile.PL',
+  'x.nimble',
+  'x.rockspec',
+  'requirements.txt',
+  'go.mod',
 ])('%s can run on the machine of a person', (path) => {
   expect(risks(path)[0]).toBe('executes');
 });
@@ -97,21 +155,30 @@ test.each([
 });
 
 test('files that are only called alike run nothing', () => {
-  for (const path of ['src/lefthooks.ts', 'docs/commit.md', 'mise-en-place.md', '.eslintrc.json'])
-    expect(risks(path)).toEqual([]);
+  const alike = ['src/lefthooks.ts', 'docs/commit.md', 'mise-en-place.md', '.eslintrc.json'];
+  const built = [
+    'src/makefile.ts',
+    'docs/cargo.md',
+    'composer.ts',
+    'src/build.ts',
+    'configure.ts',
+    'a.config.ts',
+  ];
+  for (const path of [...alike, ...built]) expect(risks(path), path).toEqual([]);
 });
 
 test('the other flags, the most dangerous first', () => {
   expect(risks('.github/workflows/test.yml')).toEqual(['ci']);
   expect(risks('.gitea/workflows/x.yaml')).toEqual(['ci']);
   expect(risks('Jenkinsfile')).toEqual(['ci']);
-  expect(risks('a/Cargo.toml')).toEqual(['dependencies']);
-  expect(risks('requirements-dev.txt')).toEqual(['dependencies']);
+  expect(risks('a/Cargo.toml')).toEqual(['executes', 'dependencies']);
+  expect(risks('requirements-dev.txt')).toEqual(['executes', 'dependencies']);
+  expect(risks('Cargo.lock')).toEqual(['dependencies', 'generated']);
   expect(risks('package-lock.json')).toEqual(['dependencies', 'generated']);
   expect(risks('dist/a.js', { newBytes: 2 ** 21, isBinary: true })).toEqual(['large', 'binary', 'generated']);
   expect(risks('src/main.ts')).toEqual([]);
-  expect(riskRank(risks('.vscode/x'))).toBeLessThan(riskRank(risks('go.mod')));
-  expect(riskRank(risks('go.mod'))).toBeLessThan(riskRank(risks('src/main.ts')));
+  expect(riskRank(risks('.vscode/x'))).toBeLessThan(riskRank(risks('go.sum')));
+  expect(riskRank(risks('go.sum'))).toBeLessThan(riskRank(risks('src/main.ts')));
 });
 
 test('names fold as the most forgiving file system reads them', () => {

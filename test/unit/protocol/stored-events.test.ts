@@ -16,3 +16,17 @@ test.each(['workspace.unheard-of', 'constructor', '__proto__', 'toString'])(
     expect(parseEvent({ type, data: {} })).toBeNull();
   },
 );
+
+test('a handoff of an earlier version, which knew no reviews, is read', () => {
+  const handoff = {
+    ...{
+      handoffId: 'hand-aaaaaaaaaaaaaaaa',
+      manifestId: 'man-aaaaaaaaaaaaaaaa',
+      snapshot: 'snp-aaaaaaaaaaaaaaaa',
+    },
+    ...{ base: '0'.repeat(64), target: '1'.repeat(64), to: 'branch', branch: 'holdfast/work' },
+    ...{ commit: null, tree: null, files: 1, released: 0, quarantined: 0 },
+  };
+  for (const type of ['handoff.approved', 'handoff.made', 'handoff.undone'])
+    expect(parseEvent({ type, data: handoff })).toEqual({ type, data: { ...handoff, review: null } });
+});
