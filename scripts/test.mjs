@@ -1,9 +1,12 @@
 // npm test: the set-up that the suites need, the suites tier by tier, and an end to what was started for them.
 //   npm test                    every tier; a red tier ends the run
 //   npm test -- --keep-going    the later tiers also run after a red one
+//   npm test -- --rerun-failed  a few failed files run once more, alone; a file that passes then is named as unreliable
 //   npm test -- ARGUMENTS       one run of vitest with these arguments
 import { spawn } from 'node:child_process';
-import { join } from 'node:path';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
 import { buildProgram, ensureDependencies } from './setup/dependencies.mjs';
 import { ensureEngine, stopEngine } from './setup/engine.mjs';
 import { reportFailure } from './setup/failure.mjs';
@@ -18,7 +21,13 @@ const ENGINE_TIERS = [['processes'], ['docker', 'attacks', 'faults'], ['editor',
 const progress = new Progress();
 const given = process.argv.slice(2);
 const keepsGoing = given.includes('--keep-going');
-const vitestArguments = given.filter((argument) => argument !== '--keep-going');
+const rerunsFailed = given.includes('--rerun-failed');
+const vitestArguments = given.filter((argument) => !['--keep-going', '--rerun-failed'].includes(argument));
+
+/** More failed files than this are a fault of the change, not of the tests: they are not run again. */
+const MAX_RERUN_FILES = 4;
+/** @type {string[]} files that failed and then passed; each is a bug to mend */
+const unreliable = [];
 
 /** @param {readonly string[]} args @returns {Promise<boolean>} whether every test passed */
 function runVitest(args) {
@@ -34,10 +43,46 @@ function runVitest(args) {
   });
 }
 
+/** @param {string} report a file of vitest's JSON reporter @returns {string[] | null} null if there is no full report */
+function failedFiles(report) {
+  try {
+    /** @type {{ testResults: { name: string, status: string }[] }} */
+    const { testResults } = JSON.parse(readFileSync(report, 'utf8'));
+    return testResults.filter(({ status }) => status !== 'passed').map(({ name }) => relative(ROOT, name));
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * A tier whose few failed files pass alone has passed: one unreliable test does not hold up everything else. The
+ * files are named at the end of the output.
+ * @param {readonly string[]} projects
+ * @returns {Promise<boolean>}
+ */
+async function runProjects(projects) {
+  const selection = projects.flatMap((project) => ['--project', project]);
+  if (!rerunsFailed) return await runVitest(selection);
+  const directory = mkdtempSync(join(tmpdir(), 'holdfast-report-'));
+  try {
+    const report = join(directory, 'report.json');
+    const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
+    if (await runVitest([...selection, ...reporters])) return true;
+    const files = failedFiles(report);
+    if (interrupted || files === null || files.length === 0 || files.length > MAX_RERUN_FILES) return false;
+    progress.line(`run again: ${files.join(', ')}`);
+    if (!(await runVitest([...selection, ...files]))) return false;
+    unreliable.push(...files);
+    return true;
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
 /** @param {readonly string[]} projects @returns {Promise<boolean>} whether the next tier is to run */
 async function runTier(projects) {
   const began = performance.now();
-  const passed = await runVitest(projects.flatMap((project) => ['--project', project]));
+  const passed = await runProjects(projects);
   if (!passed) process.exitCode = 1;
   const seconds = Math.round((performance.now() - began) / 1000);
   progress.line(`${projects.join(', ')}: ${passed ? 'passed' : 'FAILED'} after ${seconds} s`);
@@ -86,4 +131,5 @@ try {
   reportFailure(progress, error);
 } finally {
   if (startedEngine) progress.line(await stopEngine());
+  if (unreliable.length > 0) progress.line(`UNRELIABLE, mend them: ${unreliable.join(', ')}`);
 }
