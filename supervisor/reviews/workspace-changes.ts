@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { FILE_CHUNK_BYTES } from '../../protocol/files.ts';
 import { encodeLink, formatPath } from '../../protocol/paths.ts';
@@ -131,20 +132,64 @@ async function replace(
     await write(files, at, to, { ifVersion: version });
     return;
   }
-  // No method changes a mode, so the file is made again. Killed in between, the next supervisor makes it.
-  if (from !== null) await files.call('files/delete', { path: at });
-  if (to === null) return;
+  if (to === null) {
+    if (from !== null) await files.call('files/delete', { path: at });
+    return;
+  }
   if (path.length > 1)
     await files.call('files/mkdir', { path: formatPath(path.slice(0, -1)), parents: true });
-  switch (to.type) {
+  const isFolder = from?.type === 'directory' || to.type === 'directory';
+  if (from !== null && !isFolder) {
+    await replaceEntry(files, { path, from, to });
+    return;
+  }
+  // Only an empty folder can be deleted so: nothing is lost if the next line is not reached.
+  if (from !== null) await files.call('files/delete', { path: at });
+  await create(files, at, to);
+}
+
+/**
+ * No call changes a mode, or makes a link of a file, so the new entry is made beside the old one and takes its name in one step.
+ * What an attempt that was killed left there is found by its name, and goes.
+ */
+async function replaceEntry(
+  files: FilesConnection,
+  replacement: Replacement & { readonly to: NonNullable<Item> },
+): Promise<void> {
+  const { path, to } = replacement;
+  const at = formatPath(path);
+  const name = `.holdfast-${createHash('sha256').update(at).digest('hex').slice(0, 24)}`;
+  const beside = formatPath([...path.slice(0, -1), Buffer.from(name)]);
+  await deleteIfThere(files, beside);
+  await create(files, beside, to);
+  try {
+    // Somebody may have saved the file while the other one was written.
+    await currentState(files, replacement);
+    await files.call('files/rename', { from: beside, to: at, overwrite: true });
+  } catch (error) {
+    await deleteIfThere(files, beside);
+    throw error;
+  }
+}
+
+async function deleteIfThere(files: FilesConnection, path: string): Promise<void> {
+  try {
+    await files.call('files/delete', { path });
+  } catch (error) {
+    if (!(error instanceof HoldfastError && error.code === 'file_not_found')) throw error;
+  }
+}
+
+async function create(files: FilesConnection, path: string, item: NonNullable<Item>): Promise<void> {
+  switch (item.type) {
     case 'file':
-      await write(files, at, to, { create: true, mode: to.mode & MODE_BITS });
+      await write(files, path, item, { create: true, mode: item.mode & MODE_BITS });
       break;
     case 'symlink':
-      await files.call('files/symlink', { path: at, link: encodeLink(to.target) });
+      await files.call('files/symlink', { path, link: encodeLink(item.target) });
       break;
     case 'directory':
-      await files.call('files/mkdir', { path: at });
+      await files.call('files/mkdir', { path });
   }
 }
 
