@@ -104,19 +104,18 @@ export class SessionPage implements Disposable {
     void this.#options.panel.webview.postMessage({ kind: 'message', name, value });
   }
 
-  async #begin(): Promise<void> {
-    const { connection, sessions, session } = this.#options;
+  /** Needs no supervisor: the follower begins with every connection, the next one included. */
+  #begin(): void {
+    const { connection, session } = this.#options;
     this.#stopFollowing();
     this.#sent = '';
-    this.#showState();
-    await sessions.list();
-    this.#input = await this.#inputOf(this.session);
     this.#showState();
     this.#follower = new ConversationFollower({
       connection,
       session,
       begin: (page) => {
         this.#send('begin', page);
+        void this.#findInput();
         void this.#sendSnapshots();
       },
       send: (batch, items, chunks) => {
@@ -130,10 +129,17 @@ export class SessionPage implements Disposable {
     this.#markSeen();
   }
 
-  async #inputOf(session: Session | undefined): Promise<PageState['input']> {
-    const { profiles } = await this.#options.connection.call('profile/list', {});
-    const profile = profiles.find(({ name }) => name === session?.profile);
-    return profile?.agent.protocol === 'handler' ? 'json' : 'prompt';
+  async #findInput(): Promise<void> {
+    const { connection, sessions } = this.#options;
+    try {
+      await sessions.list();
+      const { profiles } = await connection.call('profile/list', {});
+      const profile = profiles.find(({ name }) => name === this.session?.profile);
+      this.#input = profile?.agent.protocol === 'handler' ? 'json' : 'prompt';
+      this.#showState();
+    } catch {
+      // It stays as it was; the next connection asks again.
+    }
   }
 
   async #sendSnapshots(): Promise<void> {
@@ -170,9 +176,9 @@ export class SessionPage implements Disposable {
   }
 
   readonly #handlers: RequestHandlers = {
-    ready: async () => {
-      await this.#begin();
-      return {};
+    ready: () => {
+      this.#begin();
+      return Promise.resolve({});
     },
     shown: async ({ batch }) => {
       this.#follower?.confirm(batch);

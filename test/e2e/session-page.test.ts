@@ -1,7 +1,6 @@
 import { copyFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { SOAK } from '../setup/run-length.ts';
 import type { FrameLocator } from 'playwright-core';
 import { z } from 'zod';
 import { TestHome } from '../setup/test-home.ts';
@@ -72,18 +71,22 @@ test('a person follows a turn on the page of its session, reloads the window in 
     await person.screenshot('session-page-changes-dark');
   }));
 
-// Unreliable: sometimes the page does not show the answer in a minute. It runs in the soak run.
-test.runIf(SOAK)('the page survives the death of its supervisor', () =>
+test('the page survives the death of its supervisor, and may be opened before the next one is there', () =>
   person.screenshotOnFailure('session-page-supervisor', async () => {
     await person.runCommand('Agent: Open Session Page');
     const page = sessionPage();
+    await page.locator('.output.stdout', { hasText: 'the next one' }).waitFor();
     await home.runOk(['supervisor', 'stop']);
+    await page.getByRole('button', { name: 'Connect' }).waitFor();
+    await person.tab('notes:').first().click();
+    await page.locator('header').waitFor({ state: 'detached' });
+    await person.page.locator('.tab', { hasText: /^notes$/ }).click();
+    await page.getByRole('button', { name: 'Connect' }).waitFor();
     await home.runOk(['prompt', session, 'echo "after the death"']);
     await page.locator('.output.stdout', { hasText: 'after the death' }).waitFor();
     await page.getByRole('tab', { name: 'Snapshots' }).click();
     await page.getByRole('listitem').filter({ hasText: 'Snapshot before turn' }).first().waitFor();
-  }),
-);
+  }));
 
 test('a permission is answered on the page, and the agent goes on', () =>
   person.screenshotOnFailure('session-page-permission', async () => {
@@ -112,8 +115,7 @@ test('a permission is answered on the page, and the agent goes on', () =>
     await person.screenshot('session-page-answered-dark');
   }));
 
-// Unreliable in the same way.
-test.runIf(SOAK)('a session that waits is told once, counted, and answered without its page', () =>
+test('a session that waits is told once, counted, and answered without its page', () =>
   person.screenshotOnFailure('session-page-inbox', async () => {
     const inbox = person.page.locator('.sidebar .monaco-list-row .label-name');
     const groups = async (): Promise<string[]> => (await inbox.allTextContents()).map((one) => one.trim());
@@ -168,5 +170,4 @@ test.runIf(SOAK)('a session that waits is told once, counted, and answered witho
     await person.tab('notes transcript.txt').first().waitFor();
     await person.page.locator('.editor-actions [aria-label*="Open Session Page"]').first().click();
     await sessionPage().getByText('after the death').first().waitFor();
-  }),
-);
+  }));

@@ -289,6 +289,8 @@ export class User {
     } catch (error) {
       await this.screenshot(`failed-${name}`).catch(() => undefined);
       const said = await this.#notifications().catch(() => ['(cannot be read)']);
+      // The open list would hide the notifications of the tests that follow in this window.
+      await this.clearToasts().catch(() => undefined);
       const what = error instanceof Error ? error.message : String(error);
       throw new Error(`${what}\nnotifications:\n${said.join('\n')}`, { cause: error });
     }
