@@ -23,6 +23,11 @@ export type AgentConversationRow = Omit<Row, 'state'> & { readonly state: unknow
 const InputSchema = z.object({ start: count, bytes: blob });
 /** A message to the process: its offset in the process's input, and its bytes. */
 export type AgentInput = z.output<typeof InputSchema>;
+const InputSizeSchema = z.object({ messages: count, bytes: count });
+export type InputSize = z.output<typeof InputSizeSchema>;
+
+/** Messages that are read at a time. */
+const INPUT_PAGE = 64;
 
 /** The conversation of each session with its agent, as far as it is stored, and what is still to be sent. */
 export class AgentConversationRows {
@@ -61,11 +66,28 @@ export class AgentConversationRows {
     this.#database.run('DELETE FROM agent_conversations WHERE sessionId = ?', sessionId);
   }
 
-  /** Messages that the process may not have received, in order. */
-  input(sessionId: string): AgentInput[] {
+  /** The next messages that the process may not have received, in order: those that end behind `accepted`. */
+  input(sessionId: string, accepted: number): AgentInput[] {
     return this.#database
-      .all('SELECT start, bytes FROM agent_input WHERE sessionId = ? ORDER BY start', sessionId)
+      .all(
+        `SELECT start, bytes FROM agent_input WHERE sessionId = ? AND start + length(bytes) > ?
+         ORDER BY start LIMIT ?`,
+        sessionId,
+        accepted,
+        INPUT_PAGE,
+      )
       .map((row) => parseRow(InputSchema, 'agent_input', row));
+  }
+
+  /** How much of the input from an offset on is stored for the process. */
+  countInput(sessionId: string, from: number): InputSize {
+    const row = this.#database.get(
+      `SELECT count(*) AS messages, coalesce(sum(length(bytes)), 0) AS bytes FROM agent_input
+       WHERE sessionId = ? AND start >= ?`,
+      sessionId,
+      from,
+    );
+    return parseRow(InputSizeSchema, 'agent_input', row);
   }
 
   addInput(sessionId: string, start: number, bytes: Uint8Array): void {

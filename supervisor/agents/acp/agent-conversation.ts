@@ -7,14 +7,14 @@ import type { ChangeNotifier } from '../../base/change-notifier.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import { isTransient } from '../../sandboxes/transient-errors.ts';
-import type { AgentConversationRow } from '../../store/agent-conversations.ts';
+import type { AgentConversationRow, InputSize } from '../../store/agent-conversations.ts';
 import type { ProcessChannel, ProcessOutput, ProcessStatus } from '../../workspace/process-channel.ts';
 import type { ConversationStore, ErrorOutput } from './conversation-store.ts';
 import type { Commit, LiveText } from './effects.ts';
 import { ErrorOutputReader } from './error-output.ts';
 import { LineScanner } from './line-scanner.ts';
 import { AcpMachine } from './machine.ts';
-import { agentEndedOutcome, failedOutcome, interruptedOutcome } from './outcomes.ts';
+import { UNREAD, agentEndedOutcome, failedOutcome, interruptedOutcome } from './outcomes.ts';
 import { WORKING_DIRECTORY } from './requests.ts';
 import { AcpStateSchema, type AgentTurnOutcome, NO_CONVERSATION, storedState } from './state.ts';
 
@@ -30,6 +30,8 @@ const CANCEL_GRACE_MS = 3000;
 const KILL_GRACE_MS = 500;
 /** What an agent may have written since its last turn. It waits in its own write beyond that. */
 const LEFTOVER_BYTES = 64 * 2 ** 20;
+/** Answers that an agent may leave unread, besides those that its process channel holds. */
+const UNREAD_LIMIT = { messages: 1000, bytes: 2 ** 20 } as const;
 
 /** How an agent is started, and what the session and its profile say about its turns. */
 export interface AgentLaunch {
@@ -253,7 +255,7 @@ export class AgentConversation {
       const output = await this.#read(processId, 0);
       if (output === null || output.bytes.length === 0) break;
       status = output.status;
-      await this.#take(output);
+      if (!(await this.#take(output))) return false;
       this.#save();
       await this.#acknowledge(processId);
     }
@@ -262,11 +264,24 @@ export class AgentConversation {
     return status.state === 'running' && status.damage === null;
   }
 
-  /** Its files are removed, always: a session has a bounded number of processes. */
+  /** The turn cannot go on with this process, and with no other. */
+  async #giveUp(processId: string, outcome: AgentTurnOutcome): Promise<void> {
+    this.#machine.fail(outcome);
+    await this.#dropProcess(processId);
+  }
+
   async #dropProcess(processId: string): Promise<void> {
     this.#machine.processEnded(null);
-    this.#forgetProcess();
-    await this.#removeProcess(processId);
+    await this.#replaceProcess(processId);
+  }
+
+  /** Its files are removed, always: a session has a bounded number of processes. */
+  async #replaceProcess(processId: string): Promise<void> {
+    try {
+      this.#forgetProcess();
+    } finally {
+      await this.#removeProcess(processId);
+    }
   }
 
   async #removeProcess(processId: string): Promise<void> {
@@ -366,7 +381,7 @@ export class AgentConversation {
     if (this.outcomeOf(turnId) !== null) return;
     const output = await this.#read(processId, this.#waitMs(), stop);
     if (output !== null) {
-      await this.#take(output);
+      if (!(await this.#take(output))) return this.#giveUp(processId, UNREAD);
       const errorOffset = this.#errors.offset;
       await this.#errors.read(processId, output.status);
       // An agent that only logs must be heard as well: it waits once its errors are not taken.
@@ -404,7 +419,7 @@ export class AgentConversation {
       this.#machine.sendPrompt(blocks.filter(({ type }) => type !== 'image'));
     } else this.#machine.sendPrompt(blocks);
     const { turn } = this.#machine.state;
-    if (turn !== null) turn.promptEnd = this.#row.inputOffset + this.#machine.lineBytes;
+    if (turn !== null) turn.promptEnd = this.#row.inputOffset + this.#machine.toSend.bytes;
     // Stored as sent before it can reach the process: it is never sent a second time.
     this.#save();
   }
@@ -422,27 +437,26 @@ export class AgentConversation {
     this.#machine.processEnded(
       canRestart ? null : agentEndedOutcome(status.exitCode, this.#launch.command[0] ?? '', tail),
     );
-    this.#forgetProcess();
-    await this.#removeProcess(processId);
+    await this.#replaceProcess(processId);
   }
 
   /** Sends what is stored, in order. Bytes that the process has are not sent again. */
   async #deliver(processId: string): Promise<void> {
-    for (const { start, bytes } of this.#options.store.input(this.sessionId)) {
-      if (start + bytes.length <= this.#accepted) continue;
-      const from = Math.max(start, this.#accepted);
-      const written = await this.#write(processId, from, bytes.subarray(from - start));
-      if (written === null) return;
-      const { accepted, undecided } = written;
-      if (undecided) {
-        this.#machine.fail(
-          interruptedOutcome('a crash left it unknown whether the agent received a message'),
-        );
-        return this.#dropProcess(processId);
+    for (;;) {
+      const messages = this.#options.store.input(this.sessionId, this.#accepted);
+      if (messages.length === 0) return;
+      for (const { start, bytes } of messages) {
+        const from = Math.max(start, this.#accepted);
+        const written = await this.#write(processId, from, bytes.subarray(from - start));
+        if (written === null) return;
+        if (written.undecided) {
+          const why = 'a crash left it unknown whether the agent received a message';
+          return this.#giveUp(processId, interruptedOutcome(why));
+        }
+        this.#accepted = Math.max(this.#accepted, written.accepted);
+        // Its input is full: it reads on later, and its output is read meanwhile.
+        if (this.#accepted < start + bytes.length) return;
       }
-      this.#accepted = Math.max(this.#accepted, accepted);
-      // Its input is full: it reads on later, and its output is read meanwhile.
-      if (this.#accepted < start + bytes.length) return;
     }
   }
 
@@ -477,7 +491,8 @@ export class AgentConversation {
     }
   }
 
-  async #take(output: ProcessOutput): Promise<void> {
+  /** False once the agent leaves too much of its input unread. Then it is not taken to the end, and must go. */
+  async #take(output: ProcessOutput): Promise<boolean> {
     const { offset } = this.#scanner;
     if (output.offset > offset || output.offset + output.bytes.length < offset) {
       throw new HoldfastError('internal', 'The output of the agent has a gap', {
@@ -485,10 +500,14 @@ export class AgentConversation {
       });
     }
     const slice = new TimeSlice();
+    const unread = this.#unread();
     for (const scanned of this.#scanner.push(output.bytes.subarray(offset - output.offset))) {
       if ('line' in scanned) this.#machine.receive(scanned.line, this.#options.now());
       else this.#machine.skipped(scanned.skipped, scanned.bytes);
       this.#firstUnstoredAt ??= performance.now();
+      const { messages, bytes } = this.#machine.toSend;
+      if (unread.messages + messages > UNREAD_LIMIT.messages || unread.bytes + bytes > UNREAD_LIMIT.bytes)
+        return false;
       if (scanned.end <= this.#carefulUntil) this.#saveLine(scanned.end);
       if (slice.isUsedUp) {
         this.#publishLive();
@@ -496,6 +515,13 @@ export class AgentConversation {
       }
     }
     this.#publishLive();
+    return true;
+  }
+
+  /** Answers that are stored for the agent. Its prompt may be as large as it is. */
+  #unread(): InputSize {
+    const promptEnd = this.#machine.state.turn?.promptEnd ?? 0;
+    return this.#options.store.countInput(this.sessionId, Math.max(this.#accepted, promptEnd));
   }
 
   #publishLive(): void {

@@ -3,7 +3,12 @@ import type { EventEntry } from '../../../protocol/events.ts';
 import type { Contents } from '../../history/contents.ts';
 import type { EventLog } from '../../history/event-log.ts';
 import type { TurnOutput } from '../../history/turn-output.ts';
-import type { AgentConversationRow, AgentConversationRows } from '../../store/agent-conversations.ts';
+import type {
+  AgentConversationRow,
+  AgentConversationRows,
+  AgentInput,
+  InputSize,
+} from '../../store/agent-conversations.ts';
 import type { Database } from '../../store/database.ts';
 import type { PermissionRows } from '../../store/permissions.ts';
 import type { Commit, NewEvent } from './effects.ts';
@@ -37,6 +42,9 @@ export interface Step {
   readonly dropsInput: boolean;
 }
 
+/** Stores something else in the transaction of a step. */
+export type Beside = () => void;
+
 /** Stores steps of conversations. A step is one transaction: after a crash all of it is there, or none of it was read. */
 export class ConversationStore {
   readonly #options: ConversationStoreOptions;
@@ -49,8 +57,13 @@ export class ConversationStore {
     return this.#options.rows.get(sessionId);
   }
 
-  input(sessionId: string) {
-    return this.#options.rows.input(sessionId);
+  /** The next messages that the process may not have, in order. */
+  input(sessionId: string, accepted: number): AgentInput[] {
+    return this.#options.rows.input(sessionId, accepted);
+  }
+
+  countInput(sessionId: string, from: number): InputSize {
+    return this.#options.rows.countInput(sessionId, from);
   }
 
   /** What is known of the conversation and what its agent asked; its history has its own time. */
@@ -59,8 +72,8 @@ export class ConversationStore {
     this.#options.permissions.removeOfSession(sessionId);
   }
 
-  /** Errors: `no_space` and those of a damaged home. */
-  save({ commit, row, accepted, errorOutput, dropsInput }: Step): void {
+  /** `beside` comes last. Errors: `no_space`, those of a damaged home, and those of `beside`. */
+  save({ commit, row, accepted, errorOutput, dropsInput }: Step, beside?: Beside): void {
     const { database, rows, permissions, events, output, now } = this.#options;
     const { sessionId } = row;
     database.transaction(() => {
@@ -98,6 +111,7 @@ export class ConversationStore {
       );
       if (errorOutput !== null)
         output.store(errorOutput.turnId, 'stderr', errorOutput.offset, errorOutput.bytes);
+      beside?.();
     });
   }
 

@@ -128,9 +128,12 @@ export class AcpMachine {
     return turn?.phase === 'waiting' && connection?.stage === 'ready';
   }
 
-  /** Bytes of the messages that the next commit sends. */
-  get lineBytes(): number {
-    return this.#lines.reduce((sum, line) => sum + line.length, 0);
+  /** The messages that the next commit sends. */
+  get toSend(): { readonly messages: number; readonly bytes: number } {
+    return {
+      messages: this.#lines.length,
+      bytes: this.#lines.reduce((sum, line) => sum + line.length, 0),
+    };
   }
 
   /** When `tick` has something to do, ms since 1970; null: never. */

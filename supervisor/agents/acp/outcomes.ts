@@ -95,6 +95,16 @@ export function agentEndedOutcome(
   };
 }
 
+/** It asks and asks, and reads no answer. */
+export const UNREAD: AgentTurnOutcome = {
+  status: 'failed',
+  error: turnError('agent_failed', 'The agent does not read its input', {
+    why: 'more answers wait for it than are kept, so its process was ended',
+    next: 'the next prompt starts it again',
+    details: { unread: true },
+  }),
+};
+
 export function interruptedOutcome(why: string): AgentTurnOutcome {
   return {
     status: 'interrupted',

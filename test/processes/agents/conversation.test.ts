@@ -313,6 +313,21 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     );
   });
 
+  test('an agent that asks and never reads the answers is ended', async () => {
+    const given = givenConversation();
+    const turn = await given.prompt('say begun', 'deluge');
+    expect(await given.outcome(turn)).toMatchObject({
+      status: 'failed',
+      error: { message: 'The agent does not read its input', data: { code: 'agent_failed' } },
+    });
+    expect(given.said(turn)).toBe('begun');
+    expect(given.rows.countInput('ses-aaaaaaaaaaaaaaaa', 0)).toEqual({ messages: 0, bytes: 0 });
+    expect(await given.channel.list()).toEqual([]);
+    const next = await given.prompt('say well');
+    await given.outcome(next);
+    expect(given.said(next)).toBe('well');
+  });
+
   test('messages that are too long, too deep or too wide are left out', async () => {
     const given = givenConversation();
     const turn = await given.prompt('say a', `huge ${100 * 2 ** 20}`, 'say b', 'deep', 'wide', 'say c');
