@@ -87,6 +87,8 @@ export class AcpMachine {
   #settled: SettledPermission[] = [];
   #lines: Buffer[] = [];
   #live: LiveText[] = [];
+  /** Settings that were set as the session wants them, and are not reported yet. */
+  readonly #byPerson = new Map<string, string>();
 
   constructor(state: AcpState, options: MachineOptions) {
     this.state = structuredClone(state);
@@ -149,6 +151,7 @@ export class AcpMachine {
 
   beginTurn(turn: Pick<AgentTurn, 'id' | 'model' | 'limitBytes'>, now: number): void {
     this.endTurn();
+    this.#reportSettings();
     const begun: AgentTurn = {
       ...turn,
       phase: 'waiting',
@@ -454,6 +457,7 @@ export class AcpMachine {
       connection.needsHandover = false;
     }
     connection.settings = settingsOf(opened);
+    this.#keepOpened(connection);
     if (what === 'load') {
       connection.stage = 'settling';
       connection.settledAt = now + SETTLE_MS.silence;
@@ -525,46 +529,60 @@ export class AcpMachine {
   }
 
   #continueSetting(connection: Connection): void {
-    if (connection.stage === 'setting' && !connection.pending.some(({ what }) => what === 'set')) {
+    if (connection.stage === 'setting' && !connection.pending.some(({ what }) => what === 'set'))
       connection.stage = 'ready';
-      this.#keepSettings(connection);
-    }
+  }
+
+  /** What a new process begins with is no change; an agent that was loaded is compared with what it was set to before. */
+  #keepOpened({ settings, how }: Connection): void {
+    const before = new Map(how === 'new' ? [] : Object.entries(this.state.kept));
+    this.state.kept = Object.fromEntries(settings.map(({ id, value }) => [id, before.get(id) ?? value]));
   }
 
   #onSet(connection: Connection, { setting }: PendingRequest, result: unknown): void {
     const parsed = OpenedSchema.safeParse(result ?? {});
     const options = parsed.success ? (parsed.data.configOptions ?? null) : null;
+    if (setting !== null) this.#byPerson.set(setting.id, setting.value);
     if (options !== null)
-      this.#changeSettings(connection, settingsOf({ configOptions: options, modes: null }), 'person');
-    else if (setting !== null) this.#changeSetting(connection, setting.id, setting.value, 'person');
+      this.#changeSettings(connection, settingsOf({ configOptions: options, modes: null }));
+    else if (setting !== null) this.#changeSetting(connection, setting.id, setting.value);
   }
 
-  #changeSettings(connection: Connection, settings: readonly Setting[], by: 'agent' | 'person'): void {
-    const before = connection.settings;
-    const others = before.filter(({ id, via }) => via === 'mode' && !settings.some((one) => one.id === id));
+  #changeSettings(connection: Connection, settings: readonly Setting[]): void {
+    const others = connection.settings.filter(
+      ({ id, via }) => via === 'mode' && !settings.some((one) => one.id === id),
+    );
     connection.settings = [...settings, ...others];
-    for (const { id, value } of settings) {
-      if (before.find((one) => one.id === id)?.value !== value) this.#reportSetting(id, value, by);
-    }
-    this.#keepSettings(connection);
   }
 
-  #changeSetting(connection: Connection, id: string, value: string, by: 'agent' | 'person'): void {
-    const before = connection.settings.find((one) => one.id === id);
-    if (before?.value === value) return;
+  #changeSetting(connection: Connection, id: string, value: string): void {
     connection.settings = connection.settings.map((one) => (one.id === id ? { ...one, value } : one));
-    this.#reportSetting(id, value, by);
-    this.#keepSettings(connection);
   }
 
-  #reportSetting(option: string, value: string, by: 'agent' | 'person'): void {
-    const turnId = this.state.turn?.id ?? null;
-    const data = { turnId, option: cutText(option, 200), value: cutText(value, 500), by };
-    this.#emit({ type: 'agent.option', data, bytes: null });
-  }
-
-  #keepSettings({ stage, settings }: Connection): void {
-    if (stage === 'ready') this.state.kept = Object.fromEntries(settings.map(({ id, value }) => [id, value]));
+  /**
+   * The settings that differ from what was reported last, however often they changed since: an agent may change them without end.
+   * Between turns nothing is reported, and then once.
+   */
+  #reportSettings(): void {
+    const { connection, turn } = this.state;
+    if (connection?.stage !== 'ready' || turn?.isOverLimit === true) return;
+    const kept = new Map(Object.entries(this.state.kept));
+    for (const { id, value } of connection.settings) {
+      const before = kept.get(id);
+      if (before === value) continue;
+      kept.set(id, value);
+      if (before === undefined) continue;
+      const by = this.#byPerson.get(id) === value ? 'person' : 'agent';
+      const data = {
+        turnId: turn?.id ?? null,
+        option: cutText(id, 200),
+        value: cutText(value, 500),
+        by,
+      } as const;
+      this.#emit({ type: 'agent.option', data, bytes: null });
+    }
+    this.#byPerson.clear();
+    this.state.kept = Object.fromEntries(connection.settings.flatMap(({ id }) => [[id, kept.get(id) ?? '']]));
   }
 
   #onPromptAnswered(result: unknown, failure: RpcError | null): void {
@@ -627,18 +645,13 @@ export class AcpMachine {
   #onSettingUpdate(connection: Connection, update: Update): boolean {
     if (update.sessionUpdate === 'current_mode_update') {
       const mode = update['currentModeId'];
-      if (typeof mode === 'string')
-        this.#changeSetting(connection, MODE_SETTING, mode.slice(0, 500), 'agent');
+      if (typeof mode === 'string') this.#changeSetting(connection, MODE_SETTING, mode.slice(0, 500));
       return true;
     }
     if (update.sessionUpdate !== 'config_option_update') return false;
     const options = update['configOptions'];
     if (Array.isArray(options))
-      this.#changeSettings(
-        connection,
-        settingsOf({ configOptions: options as unknown[], modes: null }),
-        'agent',
-      );
+      this.#changeSettings(connection, settingsOf({ configOptions: options as unknown[], modes: null }));
     return true;
   }
 
@@ -751,6 +764,13 @@ export class AcpMachine {
       return;
     }
     turn.permissions += 1;
+    if (turn.permissions > PERMISSION_LIMITS.perTurn) {
+      // Without a row or an event: they would be without end.
+      this.#noticeTooManyPermissions();
+      const rejection = chooseOption(options, 'reject_once');
+      this.#lines.push(requests.permissionLine(rpcId, rejection?.id ?? null));
+      return;
+    }
     const call = ToolUpdateSchema.safeParse(parsed.data.toolCall);
     if (call.success) this.#onTool(call.data, size);
     const tool = call.success ? (this.#tools?.get(call.data.toolCallId) ?? null) : null;
@@ -781,18 +801,20 @@ export class AcpMachine {
     });
     this.#asked.push(asked);
     this.state.waiting.push({ id: asked.id, rpcId, options });
-    this.#decide(turn, asked);
+    this.#decide(asked);
+  }
+
+  #noticeTooManyPermissions(): void {
+    this.notice(
+      'too_many_permissions',
+      'The agent asks for more permissions than can wait: further ones are rejected',
+    );
   }
 
   /** Answers at once what the profile answers, and what is too much to ask a person. */
-  #decide(turn: AgentTurn, asked: NewPermission): void {
-    const isTooMuch =
-      this.state.waiting.length > PERMISSION_LIMITS.waiting || turn.permissions > PERMISSION_LIMITS.perTurn;
-    if (isTooMuch) {
-      this.notice(
-        'too_many_permissions',
-        'The agent asks for more permissions than can wait: further ones are rejected',
-      );
+  #decide(asked: NewPermission): void {
+    if (this.state.waiting.length > PERMISSION_LIMITS.waiting) {
+      this.#noticeTooManyPermissions();
       this.#settle(asked.id, chooseOption(asked.options, 'reject_once'), { kind: 'turn', name: null });
       return;
     }
@@ -862,6 +884,7 @@ export class AcpMachine {
     this.#plan = null;
     if (this.#usage !== null) this.#emit(this.#usage);
     this.#usage = null;
+    if (this.state.turn !== null) this.#reportSettings();
   }
 
   #emit(event: NewEvent): void {

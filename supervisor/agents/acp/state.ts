@@ -100,7 +100,7 @@ export type WaitingPermission = z.infer<typeof WaitingPermissionSchema>;
 export const AcpStateSchema = z.object({
   /** The agent's own id of the conversation; null before the first, and after it was lost. */
   conversationId: z.string().nullable(),
-  /** Settings that a load must not change, by id. */
+  /** Settings by id, as the history has them: what a load must not change. */
   kept: z.record(z.string(), z.string()),
   connection: ConnectionSchema.nullable(),
   turn: AgentTurnSchema.nullable(),

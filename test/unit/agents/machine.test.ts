@@ -1,19 +1,25 @@
 import { expect, test } from 'vitest';
+import { PERMISSION_LIMITS } from '../../../protocol/permissions.ts';
+import type { Permissions } from '../../../protocol/profile.ts';
 import { AcpMachine } from '../../../supervisor/agents/acp/machine.ts';
 import { NO_CONVERSATION } from '../../../supervisor/agents/acp/state.ts';
 
 /** A machine whose turn waits for the answer to its prompt. */
-function givenPrompted(limitBytes = 2 ** 30): AcpMachine {
+function givenPrompted(
+  limitBytes = 2 ** 30,
+  opened: object = {},
+  permissionPolicy: Permissions = 'ask',
+): AcpMachine {
   let permissions = 0;
   const machine = new AcpMachine(NO_CONVERSATION, {
     version: '0.0.0',
-    permissions: 'ask',
+    permissions: permissionPolicy,
     newPermissionId: () => `perm-${String(permissions++).padStart(16, 'a')}`,
   });
   machine.beginTurn({ id: 'turn-aaaaaaaaaaaaaaaa', model: null, limitBytes }, 0);
   machine.processStarted(0, false);
   receive(machine, { id: 1, result: { protocolVersion: 1 } });
-  receive(machine, { id: 2, result: { sessionId: 'one' } });
+  receive(machine, { id: 2, result: { sessionId: 'one', ...opened } });
   machine.sendPrompt([{ type: 'text', text: 'hi' }]);
   machine.takeCommit();
   return machine;
@@ -65,4 +71,71 @@ test('what an event holds counts against the limit, and long locations are left 
   const { asked, lines } = machine.takeCommit();
   expect(asked).toEqual([]);
   expect(lines).toHaveLength(1);
+});
+
+test('beyond the limit of a turn a permission is rejected without a row and without an event', () => {
+  const machine = givenPrompted(2 ** 30, {}, 'allow');
+  const options = [
+    { optionId: 'yes', name: 'Yes', kind: 'allow_once' },
+    { optionId: 'no', name: 'No', kind: 'reject_once' },
+  ];
+  const ask = (id: number) => {
+    const params = { toolCall: { toolCallId: 'call' }, options };
+    receive(machine, { id, method: 'session/request_permission', params });
+    return machine.takeCommit();
+  };
+  for (let nth = 0; nth < PERMISSION_LIMITS.perTurn; nth++) expect(ask(nth).asked).toHaveLength(1);
+  const first = ask(5000);
+  expect(first.events.map(({ type }) => type)).toEqual(['agent.notice']);
+  for (let nth = 5001; nth < 5100; nth++) {
+    const { asked, settled, events, lines } = ask(nth);
+    expect({ asked, settled, events }).toEqual({ asked: [], settled: [], events: [] });
+    expect(String(lines[0])).toContain('"no"');
+  }
+});
+
+const option = (id: string, currentValue: string, category = id) => ({
+  ...{ id, category, type: 'select', currentValue },
+  options: ['small', 'large', 'default', 'plan'].map((value) => ({ value, name: value })),
+});
+const changed = (...configOptions: object[]) => ({
+  method: 'session/update',
+  params: { sessionId: 'one', update: { sessionUpdate: 'config_option_update', configOptions } },
+});
+const optionsIn = (machine: AcpMachine) =>
+  machine.takeCommit().events.flatMap(({ type, data }) => (type === 'agent.option' ? [data] : []));
+
+test('settings that an agent changes again and again are reported as they are in the end', () => {
+  const machine = givenPrompted(2 ** 30, { configOptions: [option('mode', 'default')] });
+  const [turnId] = [machine.state.turn?.id];
+  for (let nth = 0; nth <= 100; nth++)
+    receive(machine, changed(option('mode', nth % 2 ? 'default' : 'plan')));
+  expect(optionsIn(machine)).toEqual([{ turnId, option: 'mode', value: 'plan', by: 'agent' }]);
+  machine.endTurn();
+  machine.takeCommit();
+  for (let nth = 0; nth < 100; nth++) {
+    receive(machine, changed(option('mode', `between${nth}`)));
+    expect(optionsIn(machine)).toEqual([]);
+  }
+  machine.beginTurn({ id: 'turn-bbbbbbbbbbbbbbbb', model: null, limitBytes: 2000 }, 0);
+  expect(optionsIn(machine)).toEqual([{ turnId: null, option: 'mode', value: 'between99', by: 'agent' }]);
+  machine.sendPrompt([{ type: 'text', text: 'again' }]);
+  for (let nth = 0; nth < 100; nth++) {
+    receive(machine, changed(option('mode', `beyond${nth}`)));
+    expect(optionsIn(machine).length).toBeLessThanOrEqual(nth < 3 ? 1 : 0);
+  }
+});
+
+test('an answer of the agent says what it set, and not who wanted it', () => {
+  const machine = givenPrompted(2 ** 30, {
+    configOptions: [option('model', 'small'), option('mode', 'default')],
+  });
+  machine.endTurn();
+  machine.beginTurn({ id: 'turn-bbbbbbbbbbbbbbbb', model: 'large', limitBytes: 2 ** 30 }, 0);
+  const id = machine.state.connection?.pending.find(({ what }) => what === 'set')?.id;
+  receive(machine, { id, result: { configOptions: [option('model', 'large'), option('mode', 'plan')] } });
+  expect(optionsIn(machine)).toMatchObject([
+    { option: 'model', value: 'large', by: 'person' },
+    { option: 'mode', value: 'plan', by: 'agent' },
+  ]);
 });
