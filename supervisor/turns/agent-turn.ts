@@ -25,7 +25,7 @@ const ENDED: TurnProgress = { ...RUNNING, state: 'ended', exitCode: 0 };
 /** The conversations with agents, as turns use them. */
 export type AgentTurns = Pick<
   AgentConversations,
-  'begin' | 'outcomeOf' | 'isOverLimit' | 'storeFailure' | 'cancel' | 'end'
+  'begin' | 'outcomeOf' | 'isOverLimit' | 'storeFailure' | 'cancel' | 'stop' | 'end'
 >;
 
 export interface AgentTurnOptions {
@@ -93,9 +93,14 @@ export class AgentTurn {
     return { status, exitCode: null, output: null, error };
   }
 
-  /** Before the end is recorded: what is not stored yet comes before it. */
-  async end(): Promise<void> {
-    await this.#options.conversations.end(this.#turn.sessionId, this.#turn.id);
+  /** Before the end is recorded. */
+  async stop(): Promise<void> {
+    await this.#options.conversations.stop(this.#turn.sessionId);
+  }
+
+  /** Stores what is not stored yet, and then the end, all of it at once. */
+  end(recordEnd: () => void): void {
+    this.#options.conversations.end(this.#turn.sessionId, this.#turn.id, recordEnd);
   }
 
   #report(): TurnProgress {

@@ -127,12 +127,20 @@ export class TurnRecords {
     });
   }
 
-  /** Call it when all output is stored. A second end of the same turn is ignored. */
-  recordEnd(turnId: string, end: TurnOutcome): void {
+  /**
+   * Call it when all output is stored, except what `around` stores: it is given what stores the end, and may put both into one
+   * transaction. A second end of the same turn is ignored.
+   */
+  recordEnd(
+    turnId: string,
+    end: TurnOutcome,
+    around: (storeEnd: () => void) => void = (storeEnd) => storeEnd(),
+  ): void {
+    const store = (): void => around(() => this.#storeEnd(turnId, end));
     // On a full disk the end of a cancelled turn frees space: the reserve is for that.
     if (end.status === 'cancelled' || this.#turns.get(turnId)?.cancelRequested === true)
-      this.#reserve.retryOnFullDisk(() => this.#storeEnd(turnId, end));
-    else this.#storeEnd(turnId, end);
+      this.#reserve.retryOnFullDisk(store);
+    else store();
     const sessionId = this.#turns.get(turnId)?.sessionId;
     if (sessionId !== undefined) this.#activeWork.remove(sessionId, turnId);
     this.#changes.notify(turnId);

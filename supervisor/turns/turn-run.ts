@@ -227,8 +227,11 @@ export class TurnRun {
         return DONE;
       case 'record-end':
         await failpoint('turn.before-end');
-        await this.#agentTurn?.end();
-        records.recordEnd(turnId, work.outcome);
+        await this.#agentTurn?.stop();
+        records.recordEnd(turnId, work.outcome, (store) => {
+          if (this.#agentTurn === null) store();
+          else this.#agentTurn.end(store);
+        });
         await failpoint('turn.after-end');
         return DONE;
       case 'remove':

@@ -9,7 +9,7 @@ import type { Log } from '../../base/log.ts';
 import { isTransient } from '../../sandboxes/transient-errors.ts';
 import type { AgentConversationRow, InputSize } from '../../store/agent-conversations.ts';
 import type { ProcessChannel, ProcessOutput, ProcessStatus } from '../../workspace/process-channel.ts';
-import type { ConversationStore, ErrorOutput } from './conversation-store.ts';
+import type { Beside, ConversationStore, ErrorOutput } from './conversation-store.ts';
 import type { Commit, LiveText } from './effects.ts';
 import { ErrorOutputReader } from './error-output.ts';
 import { LineScanner } from './line-scanner.ts';
@@ -71,6 +71,15 @@ export interface AgentConversationOptions {
   readonly now: () => number;
 }
 
+const NO_PROCESS = {
+  processId: null,
+  generation: null,
+  stdoutOffset: 0,
+  isSkipping: false,
+  stderrOffset: 0,
+  inputOffset: 0,
+} as const;
+
 /** A step that is stored as a whole, again and again where the disk is full. */
 interface PendingStep {
   readonly commit: Commit;
@@ -91,6 +100,8 @@ export class AgentConversation {
   #launch: AgentLaunch;
   #machine: AcpMachine;
   #row: AgentConversationRow;
+  /** What of it is stored: nothing else may be acknowledged. */
+  #stored: AgentConversationRow;
   #scanner: LineScanner;
   #errors: ErrorOutputReader;
   /** Behind the last byte of input that the process has. */
@@ -113,20 +124,11 @@ export class AgentConversation {
     this.#channel = options.channel(sessionId);
     const stored = options.store.get(sessionId);
     const command = JSON.stringify(launch.command);
-    this.#row = stored ?? {
-      sessionId,
-      state: NO_CONVERSATION,
-      command,
-      processId: null,
-      generation: null,
-      stdoutOffset: 0,
-      isSkipping: false,
-      stderrOffset: 0,
-      inputOffset: 0,
-    };
+    this.#row = stored ?? { ...NO_PROCESS, sessionId, state: NO_CONVERSATION, command };
     this.#machine = this.#newMachine(this.#row.state);
     this.#scanner = new LineScanner(this.#row.stdoutOffset, this.#row.isSkipping);
     this.#errors = new ErrorOutputReader(this.#channel, this.#row.stderrOffset);
+    this.#stored = this.#row;
   }
 
   /** The outcome of a turn; null while it runs, or if it is not this conversation's. */
@@ -152,7 +154,7 @@ export class AgentConversation {
   async begin(turn: BegunTurn, launch: AgentLaunch): Promise<void> {
     const isKnown = this.#machine.state.turn?.id === turn.id;
     if (isKnown && (this.#run !== null || this.#machine.outcome !== null)) return;
-    await this.#stop();
+    await this.stop();
     this.#launch = launch;
     const isResumed = this.#machine.state.turn?.id === turn.id;
     if (!isResumed) await this.#prepareProcess();
@@ -172,25 +174,31 @@ export class AgentConversation {
     this.#run = { stop, done };
   }
 
-  /** The turn is over for its session. What the agent says later does not belong to it. */
-  async end(turnId: string): Promise<void> {
-    await this.#stop();
-    if (this.#machine.state.turn?.id !== turnId) return;
-    this.#machine.endTurn();
+  /**
+   * The turn is over for its session; what the agent says later does not belong to it. `recordEnd` stores the end of the turn, in one
+   * transaction with the last of what the agent said: a turn that has not ended is never taken for a new one. Repeat it after an error.
+   */
+  end(turnId: string, recordEnd: () => void): void {
+    if (this.#machine.state.turn?.id === turnId) {
+      this.#storePending();
+      this.#machine.endTurn();
+      this.#prepareStep();
+    }
     try {
-      this.#save();
+      if (this.#pending === null) recordEnd();
+      else this.#storePending(recordEnd);
     } catch (error) {
-      // The next turn, or the next supervisor, stores it.
-      this.#options.log.warn('the end of an agent turn is not stored yet', {
-        session: this.sessionId,
-        error,
-      });
+      // What cannot be stored at all is left out: the next try ends the turn as it is stored.
+      if (this.#pending === null) this.#load(this.#options.store.get(this.sessionId));
+      throw error;
     }
   }
 
   /** Stops reading. The agent goes on. */
-  async detach(): Promise<void> {
-    await this.#stop();
+  async stop(): Promise<void> {
+    const run = this.#run;
+    run?.stop.abort();
+    await run?.done;
   }
 
   /** A person has answered a permission, and the answer is stored. */
@@ -259,7 +267,7 @@ export class AgentConversation {
       this.#save();
       await this.#acknowledge(processId);
     }
-    await this.#errors.discard(processId, status);
+    this.#errors.discard(status);
     await this.#deliver(processId);
     return status.state === 'running' && status.damage === null;
   }
@@ -294,15 +302,7 @@ export class AgentConversation {
   }
 
   #forgetProcess(): void {
-    this.#row = {
-      ...this.#row,
-      processId: null,
-      generation: null,
-      stdoutOffset: 0,
-      isSkipping: false,
-      stderrOffset: 0,
-      inputOffset: 0,
-    };
+    this.#row = { ...this.#row, ...NO_PROCESS };
     this.#scanner = new LineScanner(0);
     this.#errors.reset();
     this.#accepted = 0;
@@ -348,7 +348,7 @@ export class AgentConversation {
           });
           this.#machine.fail(failedOutcome(failure));
           this.#saveAtEnd();
-          return;
+          if (this.#pending === null) return;
         }
         isReattached = true;
         await this.#options.changes.wait(`agent:${this.sessionId}`, retryMs, stop);
@@ -556,10 +556,13 @@ export class AgentConversation {
    */
   #save(dropsInput = false): void {
     this.#storePending();
-    const commit = this.#machine.takeCommit();
-    const { offset, isSkipping } = this.#scanner.resumeAt;
-    this.#prepare(commit, { stdoutOffset: offset, isSkipping }, dropsInput);
+    this.#prepareStep(dropsInput);
     this.#storePending();
+  }
+
+  #prepareStep(dropsInput = false): void {
+    const { offset, isSkipping } = this.#scanner.resumeAt;
+    this.#prepare(this.#machine.takeCommit(), { stdoutOffset: offset, isSkipping }, dropsInput);
   }
 
   #prepare(
@@ -580,11 +583,11 @@ export class AgentConversation {
     this.#pending = { commit: stored, row: this.#row, errorOutput, dropsInput };
   }
 
-  #storePending(): void {
+  #storePending(beside?: Beside): void {
     if (this.#pending === null) return;
     const step = this.#pending;
     try {
-      this.#options.store.save({ ...step, accepted: this.#accepted });
+      this.#options.store.save({ ...step, accepted: this.#accepted }, beside);
     } catch (error) {
       const failure = HoldfastError.from(error, 'What the agent said could not be stored');
       this.#storeFailure = failure;
@@ -592,6 +595,7 @@ export class AgentConversation {
       throw failure;
     }
     this.#pending = null;
+    this.#stored = step.row;
     this.#storeFailure = null;
     this.#firstUnstoredAt = null;
     const { turn } = this.#machine.state;
@@ -605,11 +609,17 @@ export class AgentConversation {
     if (stored === null || stored.stdoutOffset >= row.stdoutOffset || row.stdoutOffset <= this.#carefulUntil)
       return;
     this.#carefulUntil = row.stdoutOffset;
+    this.#load(stored);
+    throw new HoldfastError('timeout', 'What the agent said could not be stored at once');
+  }
+
+  #load(stored: AgentConversationRow | null): void {
+    if (stored === null) return;
     this.#row = stored;
+    this.#stored = stored;
     this.#machine = this.#newMachine(stored.state);
     this.#scanner = new LineScanner(stored.stdoutOffset, stored.isSkipping);
     this.#errors.goTo(stored.stderrOffset);
-    throw new HoldfastError('timeout', 'What the agent said could not be stored at once');
   }
 
   /** Stores what one line leads to. A line that cannot be stored is left out, with a notice. */
@@ -642,9 +652,11 @@ export class AgentConversation {
     }
   }
 
+  /** What is stored, and nothing else: the process forgets it. */
   async #acknowledge(processId: string): Promise<void> {
-    await this.#channel.acknowledge(processId, 'stdout', this.#row.stdoutOffset);
-    await this.#errors.acknowledge(processId);
+    const { stdoutOffset, stderrOffset } = this.#stored;
+    await this.#channel.acknowledge(processId, 'stdout', stdoutOffset);
+    if (stderrOffset > 0) await this.#channel.acknowledge(processId, 'stderr', stderrOffset);
   }
 
   #newMachine(state: unknown): AcpMachine {
@@ -660,12 +672,6 @@ export class AgentConversation {
   #wakeUp(): void {
     this.#wake.abort();
     this.#options.changes.notify(`agent:${this.sessionId}`);
-  }
-
-  async #stop(): Promise<void> {
-    const run = this.#run;
-    run?.stop.abort();
-    await run?.done;
   }
 }
 

@@ -49,9 +49,16 @@ export class AgentConversations {
     await this.#bySession.get(sessionId)?.cancel(turnId);
   }
 
-  /** The turn is over, however it ended. */
-  async end(sessionId: string, turnId: string): Promise<void> {
-    await this.#bySession.get(sessionId)?.end(turnId);
+  /** Stops reading. The agent goes on. */
+  async stop(sessionId: string): Promise<void> {
+    await this.#bySession.get(sessionId)?.stop();
+  }
+
+  /** The turn is over, however it ended. `recordEnd` stores that, in one transaction with the last of what the agent said. */
+  end(sessionId: string, turnId: string, recordEnd: () => void): void {
+    const conversation = this.#bySession.get(sessionId);
+    if (conversation === undefined) recordEnd();
+    else conversation.end(turnId, recordEnd);
   }
 
   answer(sessionId: string, permissionId: string, option: PermissionOption): void {
@@ -66,6 +73,6 @@ export class AgentConversations {
 
   /** Stops reading. The agents go on. */
   async detach(): Promise<void> {
-    await Promise.all([...this.#bySession.values()].map((conversation) => conversation.detach()));
+    await Promise.all([...this.#bySession.values()].map((conversation) => conversation.stop()));
   }
 }

@@ -42,7 +42,7 @@ export class ErrorOutputReader {
 
   async read(id: string, status: ProcessStatus): Promise<void> {
     while (this.#offset < status.stderr.end) {
-      const { bytes } = await this.#channel.read({
+      const { offset, bytes } = await this.#channel.read({
         id,
         stream: 'stderr',
         offset: this.#offset,
@@ -50,7 +50,8 @@ export class ErrorOutputReader {
         waitMs: 0,
       });
       if (bytes.length === 0) return;
-      this.#offset += bytes.length;
+      // Further than asked for where an earlier supervisor acknowledged what came between two turns.
+      this.#offset = offset + bytes.length;
       this.#tail = Buffer.concat([this.#tail, bytes]).subarray(-TAIL_BYTES);
       const kept = bytes.subarray(0, Math.max(0, STORED_BYTES - this.#ofTurn));
       if (kept.length === 0) continue;
@@ -60,9 +61,8 @@ export class ErrorOutputReader {
   }
 
   /** What came between two turns belongs to none. */
-  async discard(id: string, status: ProcessStatus): Promise<void> {
+  discard(status: ProcessStatus): void {
     this.#offset = Math.max(this.#offset, status.stderr.end);
-    await this.acknowledge(id);
   }
 
   /** What is to be stored now; null for nothing. */
@@ -71,10 +71,6 @@ export class ErrorOutputReader {
     const bytes = Buffer.concat(this.#waiting);
     this.#waiting = [];
     return { turnId: this.#turnId, offset: this.#ofTurn - bytes.length, bytes };
-  }
-
-  async acknowledge(id: string): Promise<void> {
-    if (this.#offset > 0) await this.#channel.acknowledge(id, 'stderr', this.#offset);
   }
 
   /** Reads again from an offset that is stored. */

@@ -108,18 +108,6 @@ export class AcpMachine {
     );
   }
 
-  get hasUncommitted(): boolean {
-    const { hasText } = this.#message ?? { hasText: false };
-    return (
-      this.isUrgent ||
-      this.#events.length > 0 ||
-      hasText ||
-      this.#tools?.hasChanges === true ||
-      this.#plan !== null ||
-      this.#usage !== null
-    );
-  }
-
   get outcome(): AgentTurnOutcome | null {
     return this.state.turn?.outcome ?? null;
   }
@@ -567,7 +555,9 @@ export class AcpMachine {
     const { connection, turn } = this.state;
     if (connection?.stage !== 'ready' || turn?.isOverLimit === true) return;
     const kept = new Map(Object.entries(this.state.kept));
-    for (const { id, value } of connection.settings) {
+    // An agent may list one twice.
+    const current = new Map(connection.settings.map(({ id, value }) => [id, value]));
+    for (const [id, value] of current) {
       const before = kept.get(id);
       if (before === value) continue;
       kept.set(id, value);
@@ -582,7 +572,7 @@ export class AcpMachine {
       this.#emit({ type: 'agent.option', data, bytes: null });
     }
     this.#byPerson.clear();
-    this.state.kept = Object.fromEntries(connection.settings.flatMap(({ id }) => [[id, kept.get(id) ?? '']]));
+    this.state.kept = Object.fromEntries([...kept].filter(([id]) => current.has(id)));
   }
 
   #onPromptAnswered(result: unknown, failure: RpcError | null): void {

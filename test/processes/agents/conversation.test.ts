@@ -471,6 +471,54 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     expect(given.live.join('')).toBe('abc');
   });
 
+  test('output that a full disk kept from being stored is not acknowledged at the end of its turn', async () => {
+    let isFull = false;
+    const given = givenConversation({
+      onSave: () => {
+        if (isFull) throw new HoldfastError('no_space', 'The disk is full');
+      },
+    });
+    const turn = await given.prompt('say a', 'stderr b', 'sleep 300', 'say c');
+    await until(() => given.live.length > 0);
+    isFull = true;
+    await until(() => given.conversations.outcomeOf('ses-aaaaaaaaaaaaaaaa', turn) !== null);
+    await until(() => given.conversations.storeFailure('ses-aaaaaaaaaaaaaaaa') !== null);
+    await given.restart();
+    isFull = false;
+    await given.resume(turn);
+    expect((await given.outcome(turn)).status).toBe('succeeded');
+    expect(given.said(turn)).toBe('ac');
+    expect(given.turns.getOrThrow(turn).stderrBytes).toBe(2);
+  });
+
+  test('the end of a turn is stored with the last of what its agent said, or not at all', async () => {
+    const given = givenConversation();
+    const turn = await given.prompt('say a');
+    await until(() => given.conversations.outcomeOf('ses-aaaaaaaaaaaaaaaa', turn) !== null);
+    const failure = new HoldfastError('no_space', 'The disk is full');
+    const fail = () => {
+      throw failure;
+    };
+    for (let nth = 0; nth < 2; nth++) await expect(given.end(turn, fail)).rejects.toBe(failure);
+    // The supervisor is killed, and the turn is still the one that was prompted.
+    await given.restart();
+    await given.resume(turn);
+    expect((await given.outcome(turn)).status).toBe('succeeded');
+    expect(given.said(turn)).toBe('a');
+    expect(given.channel.input.match(/session\/prompt/g)).toHaveLength(1);
+    let ends = 0;
+    const second = await given.prompt('say b');
+    await until(() => given.conversations.outcomeOf('ses-aaaaaaaaaaaaaaaa', second) !== null);
+    await expect(given.end(second, fail)).rejects.toBe(failure);
+    await given.end(second, () => {
+      ends += 1;
+    });
+    expect(ends).toBe(1);
+    const third = await given.prompt('count');
+    await given.outcome(third);
+    expect([given.said(second), given.said(third)]).toEqual(['b', 'prompt 3']);
+  });
+
   test('lost connections to the sidecar change nothing', async () => {
     const given = givenConversation();
     const turn = await given.prompt('say a', 'sleep 200', 'say b');

@@ -39,7 +39,8 @@ const noAgents: TurnRunOptions['agentConversations'] = {
   isOverLimit: () => false,
   storeFailure: () => null,
   cancel: () => Promise.resolve(),
-  end: () => Promise.resolve(),
+  stop: () => Promise.resolve(),
+  end: (_session, _turn, recordEnd) => recordEnd(),
 };
 
 /** A turn with a real database, sidecar and runner. The engine is a fake, because it has to fail on demand. */
