@@ -16,6 +16,14 @@ export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127\.\d+\.\d+\.\d+$/.test(host);
 }
 
+/**
+ * Whether the canonical host is the supervisor's machine. A rule for it names one service by its port, and carries
+ * whatever that speaks.
+ */
+export function isOwnMachine(host: string): boolean {
+  return host === HOST_MACHINE.name || isLoopback(host);
+}
+
 /** The ports of a rule without a port. */
 export const DEFAULT_PORTS: readonly number[] = [443, 80];
 
@@ -63,11 +71,14 @@ export const HostPatternSchema = z
 
 /**
  * A host that the sandboxes of a profile may reach. `methods` and `path` restrict the rule; this version does not support
- * them. With `quiet` the host stays denied, and its denials are not reported.
+ * them. With `quiet` the host stays denied, and its denials are not reported. In a tunnel a rule allows HTTP, and TLS
+ * whose ClientHello names the host; `ech` also TLS that may encrypt the name, `tcp` anything.
  */
 export const EgressRuleSchema = z.strictObject({
   host: HostPatternSchema,
   quiet: z.literal(true).optional(),
+  tcp: z.literal(true).optional(),
+  ech: z.literal('allow').optional(),
   methods: z
     .array(z.string().regex(/^[A-Z]{1,20}$/))
     .min(1)
@@ -91,6 +102,10 @@ export const PolicyRuleSchema = z.object({
   from: RuleOriginSchema,
   /** Denials by this rule are not reported. */
   quiet: z.boolean(),
+  /** It carries any protocol, unread. */
+  tcp: z.boolean(),
+  /** It carries TLS with Encrypted ClientHello. */
+  ech: z.boolean(),
   /** When it was added; null for rules of the file. */
   addedAt: TimeSchema.nullable(),
 });
@@ -120,6 +135,14 @@ export const EGRESS_REASONS = [
   'private_address',
   'not_resolved',
   'not_reached',
+  /** Neither HTTP nor TLS, and the rule has no `tcp: true`. */
+  'not_tls',
+  /** TLS whose ClientHello names no server. */
+  'no_sni',
+  /** TLS whose ClientHello names another server than CONNECT did. */
+  'sni_mismatch',
+  /** TLS whose ClientHello may have an encrypted name, and the rule has no `ech: allow`. */
+  'ech',
   /** The session has too many connections. */
   'too_many',
   /** A placeholder was sent to a host that it is not for. */
@@ -167,6 +190,8 @@ export const EgressEventSchema = z.object({
   bytesIn: bytes,
   /** The host pattern that would allow the connection, for `policy allow`. */
   allow: z.string().nullable(),
+  /** The canonical name in the ClientHello, if it is not `host`. */
+  serverName: z.string().optional(),
   /** Name of the credential that the request was for; absent: it went through the proxy. */
   credential: z.string().optional(),
 });
@@ -178,6 +203,9 @@ export const EGRESS_EVENTS = {
     action: z.enum(['allow', 'deny']),
     host: z.string(),
     scope: RuleScopeSchema,
+    /** As in `EgressRuleSchema`. */
+    tcp: z.literal(true).optional(),
+    ech: z.literal('allow').optional(),
   }),
 } as const;
 
@@ -197,7 +225,11 @@ export const POLICY_METHODS = {
   },
   /** Also removes a denial of the same host in that scope. */
   'policy/allow': {
-    params: change,
+    params: change.extend({
+      /** As in `EgressRuleSchema`. */
+      tcp: z.literal(true).optional(),
+      ech: z.literal('allow').optional(),
+    }),
     result: z.object({ policy: PolicySchema }),
     repeat: 'never',
     whenDamaged: 'refused',

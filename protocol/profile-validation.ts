@@ -119,6 +119,43 @@ export function explainWideWildcard({ host, wildcard }: HostPattern): string | n
   return null;
 }
 
+/** Domains whose servers answer for the names of many customers, at the same addresses. */
+const SHARED_FRONTS: ReadonlySet<string> = new Set([
+  'akamaihd.net',
+  'akamaized.net',
+  'azureedge.net',
+  'azurefd.net',
+  'b-cdn.net',
+  'cloudfront.net',
+  'edgekey.net',
+  'edgesuite.net',
+  'fastly.net',
+  'fastlylb.net',
+  'github.io',
+  'googleapis.com',
+  'herokuapp.com',
+  'jsdelivr.net',
+  'netlify.app',
+  'pages.dev',
+  'vercel.app',
+  'workers.dev',
+]);
+
+/**
+ * Explains why a server of this host may serve other names too, inside a TLS connection that names this one; null if
+ * that is not known. A hint: most such hosts have names of their own.
+ */
+export function explainSharedFront({ host, port }: HostPattern): string | null {
+  if (port === 80) return null;
+  const labels = host.split('.');
+  const front = labels.map((_, at) => labels.slice(at).join('.')).find((suffix) => SHARED_FRONTS.has(suffix));
+  if (front === undefined) return null;
+  return (
+    `servers of ${front} answer for many names, and inside TLS a program can ask for any of them; ` +
+    'only a proxy that ends TLS could tell them apart'
+  );
+}
+
 /** `default` is the engine's own, usually runc. */
 const TESTED_RUNTIMES: ReadonlySet<string> = new Set(['default', 'runc']);
 

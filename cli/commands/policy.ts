@@ -5,7 +5,7 @@ import {
   type RuleScope,
   formatHostPattern,
 } from '../../protocol/egress.ts';
-import { explainWideWildcard } from '../../protocol/profile-validation.ts';
+import { explainSharedFront, explainWideWildcard } from '../../protocol/profile-validation.ts';
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
 import type { Registry } from '../registry.ts';
@@ -16,6 +16,8 @@ interface ScopeOptions {
   once?: boolean;
   session?: boolean;
   profile?: boolean;
+  tcp?: boolean;
+  ech?: boolean;
 }
 
 const ORIGIN: Record<PolicyRule['from'], string> = {
@@ -35,6 +37,11 @@ export function registerPolicy(registry: Registry): void {
   registry.setAction(show, async (context, _options, session: string) => {
     const { policy } = await context.call('policy/show', { session });
     await tell(context, policy);
+    for (const { host, effect, tcp } of policy.rules) {
+      const pattern = parseHostPattern(host);
+      const shared = effect === 'deny' || tcp || 'refused' in pattern ? null : explainSharedFront(pattern);
+      if (shared !== null) await context.printNote(`warning: the rule ${host} may reach more: ${shared}`);
+    }
     return undefined;
   });
 
@@ -57,9 +64,17 @@ export function registerPolicy(registry: Registry): void {
       })
       .option('--session', 'for this session only (default)')
       .option('--profile', 'for every session of its profile; kept across deploys');
-    if (effect === 'allow') leaf.option('--once', 'for the next connection only');
+    if (effect === 'allow')
+      leaf
+        .option('--once', 'for the next connection only')
+        .option('--tcp', 'carry any protocol, unread; otherwise only HTTP, and TLS that names the host')
+        .option('--ech', 'carry TLS with Encrypted ClientHello, whose name nobody can check');
     registry.setAction(leaf, async (context, options: ScopeOptions, session: string, host: string) => {
-      const params = { session, host: checked(host), scope: scopeOf(options) };
+      const params = {
+        ...{ session, host: checked(host), scope: scopeOf(options) },
+        ...(options.tcp === true ? { tcp: true as const } : {}),
+        ...(options.ech === true ? { ech: 'allow' as const } : {}),
+      };
       const { policy } = await context.call(`policy/${effect}`, params);
       await tell(context, policy);
       const pattern = parseHostPattern(params.host);
@@ -83,6 +98,12 @@ function scopeOf({ once, session, profile }: ScopeOptions): RuleScope {
   return profile === true ? 'profile' : 'session';
 }
 
+function shownEffect({ effect, quiet, tcp, ech }: PolicyRule): string {
+  if (quiet) return `${effect}, not reported`;
+  if (tcp) return `${effect}, any protocol`;
+  return ech ? `${effect}, with ECH` : effect;
+}
+
 async function tell(context: Context, policy: Policy): Promise<void> {
   if (context.json) {
     await context.printJson(policy);
@@ -99,7 +120,7 @@ async function tell(context: Context, policy: Policy): Promise<void> {
       { title: 'HOST', value: ({ host }) => host },
       {
         title: 'EFFECT',
-        value: ({ effect, quiet }) => (quiet ? `${effect}, not reported` : effect),
+        value: shownEffect,
         paint: ({ effect }) => (effect === 'allow' ? style.green : style.red),
       },
       { title: 'FROM', value: ({ from }) => ORIGIN[from] },

@@ -16,17 +16,25 @@ export function formatEgressEvent(sessionId: string, data: unknown): FormattedEg
   const event = parsed.data;
   const parts = [`${event.decision} ${subject(event)}`];
   if (event.reason !== null) parts.push(event.reason);
+  if (event.serverName !== undefined) parts.push(`asked for ${sanitizeLine(event.serverName)}`);
   if (event.decision === 'allowed' && event.rule !== null && event.from !== null)
     parts.push(`rule ${sanitizeLine(event.rule)} (${event.from})`);
   if (event.credential !== undefined) parts.push(`credential ${sanitizeLine(event.credential)}`);
   if (event.bytesOut + event.bytesIn > 0)
     parts.push(`${formatSize(event.bytesOut)} out, ${formatSize(event.bytesIn)} in`);
   if (event.count > 1) parts.push(pluralize(event.count, 'time'));
+  const wanted = wantedRule(event);
   const next =
-    event.allow === null
-      ? null
-      : `to allow it: holdfast policy allow ${sanitizeLine(sessionId)} '${sanitizeLine(event.allow)}'`;
+    wanted === null ? null : `to allow it: holdfast policy allow ${sanitizeLine(sessionId)} ${wanted}`;
   return { what: parts.join(' · '), next };
+}
+
+/** The host of the rule that would allow the connection, with its option; null if none would. */
+function wantedRule({ allow, host, port, reason }: EgressEvent): string | null {
+  if (allow !== null) return `'${sanitizeLine(allow)}'`;
+  const option = reason === 'not_tls' ? '--tcp' : reason === 'ech' ? '--ech' : null;
+  if (option === null || host === '' || host === '*') return null;
+  return `'${sanitizeLine(formatHost(host, port))}' ${option}`;
 }
 
 /** `METHOD host:port (address)`, without what is unknown or the same. */

@@ -47,6 +47,8 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'setup.egress': 'The hosts that the script may reach.',
   'setup.egress.*.host': 'Host name, with a port if it is not 443.',
   'setup.egress.*.quiet': 'The host stays denied, and its denials are not reported.',
+  'setup.egress.*.tcp': 'The rule carries any protocol, unread.',
+  'setup.egress.*.ech': 'The rule carries TLS with Encrypted ClientHello.',
   'setup.egress.*.methods': 'Allowed HTTP methods.',
   'setup.egress.*.path': 'Prefix of the allowed paths.',
   'setup.timeout': `Maximum duration of the script. ${DURATION}`,
@@ -55,6 +57,10 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
     'A name, an address, or *.NAME for all subdomains; ports 443 and 80, or the one after a colon. ' +
     'host.holdfast.internal:PORT is a port on your own machine.',
   'egress.*.quiet': 'The host stays denied, and its denials are not reported, for example for telemetry.',
+  'egress.*.tcp':
+    'The rule carries any protocol, unread: for servers that speak first, and whatever is neither HTTP nor TLS.',
+  'egress.*.ech':
+    'The rule carries TLS with Encrypted ClientHello, in which the name cannot be checked; refused otherwise.',
   'egress.*.methods': 'Allowed HTTP methods.',
   'egress.*.path': 'Prefix of the allowed paths.',
   credentials:

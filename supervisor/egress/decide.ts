@@ -1,6 +1,7 @@
 import {
   type EgressReason,
   HOST_MACHINE,
+  isOwnMachine,
   type HostPattern,
   isLoopback,
   type RuleOrigin,
@@ -17,10 +18,20 @@ export interface Rule {
   readonly id: number | null;
   /** A denial that is not reported. */
   readonly quiet?: boolean;
+  /** Carries any protocol, unread. */
+  readonly tcp?: boolean;
+  /** Carries TLS that may have an encrypted name. */
+  readonly ech?: boolean;
 }
 
 export type Verdict =
-  | { readonly allowed: true; readonly rule: Rule }
+  | {
+      readonly allowed: true;
+      readonly rule: Rule;
+      /** Whether any protocol is carried, and TLS with an encrypted name, by this or an equally near rule. */
+      readonly tcp: boolean;
+      readonly ech: boolean;
+    }
   | {
       readonly allowed: false;
       readonly reason: Extract<EgressReason, 'no_rule' | 'other_port' | 'denied'>;
@@ -50,12 +61,19 @@ export function decide(rules: readonly Rule[], host: string, port: number): Verd
     }
     const [rule] = near;
     if (rule === undefined) continue;
-    if (origin !== 'once') return { allowed: true, rule };
+    if (origin !== 'once') return allowedBy(rule, near);
     once = rule;
   }
-  if (once !== null) return { allowed: true, rule: once };
+  // Only this one is used up: another one for once lends it nothing.
+  if (once !== null) return allowedBy(once, [once]);
   const otherPort = named.some(({ effect }) => effect === 'allow');
   return { allowed: false, reason: otherPort ? 'other_port' : 'no_rule', rule: null, allow };
+}
+
+function allowedBy(rule: Rule, near: readonly Rule[]): Verdict {
+  const { host, wildcard } = rule.pattern;
+  const tcp = (isOwnMachine(host) && !wildcard) || near.some((one) => one.tcp === true);
+  return { allowed: true, rule, tcp, ech: near.some((one) => one.ech === true) };
 }
 
 /** The verdict on an address that a name resolves to. One-time rules apply to the requested name only. */

@@ -29,6 +29,12 @@ export interface PoliciesOptions {
   readonly now: () => number;
 }
 
+/** What a rule carries in a tunnel besides HTTP and TLS that names its server. */
+export interface RuleProtocols {
+  readonly tcp?: boolean;
+  readonly ech?: boolean;
+}
+
 interface LoadedRule extends Rule {
   readonly shown: string;
   readonly addedAt: number | null;
@@ -93,6 +99,8 @@ export class Policies {
             effect: rule.effect,
             from: rule.from,
             quiet: rule.quiet ?? false,
+            tcp: rule.tcp ?? false,
+            ech: rule.ech ?? false,
             addedAt: rule.addedAt === null ? null : new Date(rule.addedAt).toISOString(),
           })),
       ),
@@ -100,7 +108,13 @@ export class Policies {
   }
 
   /** `host` is canonical. Errors: `invalid_params` for a one-time denial, `overloaded` for too many rules. */
-  setRule(sessionId: string, effect: 'allow' | 'deny', host: string, scope: RuleScope): void {
+  setRule(
+    sessionId: string,
+    effect: 'allow' | 'deny',
+    host: string,
+    scope: RuleScope,
+    { tcp = false, ech = false }: RuleProtocols = {},
+  ): void {
     const { database, rules, sessions, events, now } = this.#options;
     const row = sessions.get(sessionId);
     if (row === null) throw new HoldfastError('not_found', `There is no session ${sessionId}`);
@@ -118,8 +132,11 @@ export class Policies {
     }
     database.transaction(() => {
       const owner = scope === 'profile' ? row.profile : sessionId;
-      rules.put({ scope, owner, host, effect, addedAt: now() });
-      events.append(sessionId, [{ type: 'policy.changed', data: { action: effect, host, scope } }]);
+      rules.put({ scope, owner, host, effect, tcp, ech, addedAt: now() });
+      const carries = { ...(tcp ? { tcp } : {}), ...(ech ? { ech: 'allow' as const } : {}) };
+      events.append(sessionId, [
+        { type: 'policy.changed', data: { action: effect, host, scope, ...carries } },
+      ]);
     });
     this.#changes += 1;
   }
@@ -151,13 +168,15 @@ export class Policies {
     const all = [
       ...rules
         .listFor(sessionId, row.profile)
-        .map(({ id, scope, host, effect, addedAt }) => ({ id, from: scope, host, effect, addedAt })),
-      ...(profile?.config.egress ?? []).map(({ host, quiet = false }) => ({
+        .map(({ scope, owner: _owner, ...rule }) => ({ ...rule, from: scope })),
+      ...(profile?.config.egress ?? []).map(({ host, quiet = false, tcp = false, ech }) => ({
         id: null,
         from: 'file' as const,
         host,
         effect: quiet ? ('deny' as const) : ('allow' as const),
         quiet,
+        tcp,
+        ech: ech === 'allow',
         addedAt: null,
       })),
     ].flatMap(({ host, ...rest }) => {

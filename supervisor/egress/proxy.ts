@@ -1,10 +1,4 @@
-import {
-  createServer,
-  type IncomingMessage,
-  request as httpRequest,
-  type Server,
-  type ServerResponse,
-} from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import {
@@ -19,9 +13,11 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../base/log.ts';
 import { decide, type Rule } from './decide.ts';
 import { resolveAllowedAddresses, dialFirst, DialError } from './dial.ts';
-import { ReadBuffer } from './read-buffer.ts';
 import type { EgressEventAggregator } from './event-aggregator.ts';
+import { forwardPlain } from './forward-plain.ts';
+import { ACCESS_DENIED, openingProblem, readOpening } from './opening.ts';
 import type { Policies } from './policies.ts';
+import { ReadBuffer } from './read-buffer.ts';
 import {
   type Refusal,
   refusalHeaders,
@@ -30,14 +26,7 @@ import {
   connectRefusal,
   refusalStatus,
 } from './refusal.ts';
-import {
-  type BadRequest,
-  connectTarget,
-  forwardedHeaders,
-  plainTarget,
-  returnedHeaders,
-  type Target,
-} from './request.ts';
+import { type BadRequest, connectTarget, plainTarget, type Target, tunnelledTarget } from './request.ts';
 import type { ResolveName } from './resolver.ts';
 import type { Tunnel } from './tunnel.ts';
 
@@ -66,6 +55,8 @@ const PLACEHOLDER: BadRequest = {
   bad: 'it has the placeholder of a credential, which is served on a port of its own',
 };
 
+const NESTED: BadRequest = { bad: 'it is a tunnel in a tunnel' };
+
 export interface SessionProxyOptions {
   readonly sessionId: string;
   readonly policies: Policies;
@@ -82,7 +73,18 @@ interface ProxyConnection {
   /** It has sent its only request. */
   used: boolean;
   /** Set once it is allowed. */
-  going: (Target & { readonly method: string; readonly rule: Rule; readonly address: string }) | null;
+  going: AllowedConnection | null;
+  /** A client that speaks plain HTTP in its tunnel is served by the parser a second time. */
+  isTunnel: boolean;
+}
+
+interface AllowedConnection extends Target {
+  readonly method: string;
+  readonly rule: Rule;
+  readonly address: string;
+  /** What its rules carry besides HTTP and TLS that names the host. */
+  readonly tcp: boolean;
+  readonly ech: boolean;
 }
 
 /**
@@ -123,8 +125,9 @@ export class SessionProxy {
     this.#server.on('checkExpectation', plain);
     this.#server.on('clientError', (error: Error & { code?: string }, stream: Duplex) => {
       const connection = this.#connections.get(stream);
-      if (connection?.going !== null) stream.destroy();
+      if (connection === undefined) stream.destroy();
       else if (!connection.used) this.#unreadable(connection, error.code);
+      else if (connection.going !== null) stream.destroy();
     });
   }
 
@@ -165,6 +168,7 @@ export class SessionProxy {
       headTimer: setTimeout(() => this.#unreadable(connection, 'ERR_HTTP_REQUEST_TIMEOUT'), HEAD_MS),
       used: false,
       going: null,
+      isTunnel: false,
     };
     this.#connections.set(tunnel, connection);
     tunnel.once('close', () => {
@@ -205,13 +209,81 @@ export class SessionProxy {
     const refuse = (refusal: Refusal): void => this.#sendFinal(connection, connectRefusal(refusal));
     if (!this.#first(connection)) return;
     const intake = new ReadBuffer();
-    const upstream = await this.#dial(connection, connectTarget(request), 'CONNECT', refuse, intake);
-    if (upstream === null) return;
-    join(tunnel, upstream);
-    if (head.length > 0) upstream.write(head);
+    const target = connection.isTunnel ? NESTED : connectTarget(request);
+    const upstream = await this.#dial(connection, target, 'CONNECT', refuse, intake);
+    const { going } = connection;
+    if (upstream === null || going === null) return;
     tunnel.write('HTTP/1.1 200 Connection established\r\n\r\n');
+    const opening = going.tcp ? head : await this.#checkOpening(connection, going, upstream, head);
+    if (opening === null) return;
+    join(tunnel, upstream);
+    if (opening.length > 0) upstream.write(opening);
     tunnel.pipe(upstream);
     intake.pipeInto(tunnel, upstream);
+  }
+
+  /**
+   * The client's first words, if they may be passed on; nothing passes in either direction before. Null if somebody
+   * has gone, if they are refused, or if they are plain HTTP, which goes on as a request of its own.
+   */
+  async #checkOpening(
+    connection: ProxyConnection,
+    going: AllowedConnection,
+    upstream: Socket,
+    head: Buffer,
+  ): Promise<Buffer | null> {
+    const { tunnel } = connection;
+    const lost = (): void => void tunnel.destroy();
+    upstream.on('error', lost);
+    upstream.once('close', lost);
+    const opening = await readOpening(tunnel, head);
+    upstream.off('close', lost);
+    const problem =
+      opening === null || opening.kind === 'http' ? null : openingProblem(opening, going.host, going);
+    if (opening?.kind === 'tls' && problem === null && !tunnel.destroyed) return opening.bytes;
+    upstream.resetAndDestroy();
+    if (opening === null || tunnel.destroyed) tunnel.destroy();
+    else if (opening.kind === 'http') this.#serveTunnel(connection, opening.bytes);
+    else if (problem !== null) {
+      connection.going = null;
+      const { reason, serverName } = problem;
+      const asked = serverName === undefined ? {} : { serverName };
+      this.#report('denied', going, 'CONNECT', reason, going.rule, going.address, asked);
+      this.#sendFinal(connection, ACCESS_DENIED);
+    }
+    return null;
+  }
+
+  /** Serves the one request of a client that speaks plain HTTP in its tunnel, as Node's fetch does. */
+  #serveTunnel(connection: ProxyConnection, bytes: Buffer): void {
+    const { tunnel } = connection;
+    connection.isTunnel = true;
+    connection.used = false;
+    connection.headTimer = setTimeout(
+      () => this.#unreadable(connection, 'ERR_HTTP_REQUEST_TIMEOUT'),
+      HEAD_MS,
+    );
+    tunnel.unshift(bytes);
+    this.#server.emit('connection', tunnel);
+    tunnel.resume();
+  }
+
+  /** Dials the address of a tunnel once more, for its request; the first connection was for TLS. */
+  async #dialTunnel(
+    connection: ProxyConnection,
+    { address, ...target }: AllowedConnection,
+    refuse: (refusal: Refusal) => void,
+  ): Promise<Socket | null> {
+    const { signal } = connection.ending;
+    try {
+      const { socket } = await dialFirst([address], target.port, signal);
+      if (!connection.tunnel.destroyed) return socket;
+      socket.destroy();
+    } catch (error) {
+      if (!(error instanceof DialError) && !signal.aborted) throw error;
+      if (error instanceof DialError) refuse(this.#refusal(target, 'not_reached', error.message, null));
+    }
+    return null;
   }
 
   async #plain(
@@ -235,50 +307,21 @@ export class SessionProxy {
       this.#cutSoon(tunnel);
     };
     if (!this.#first(connection)) return;
-    const target = carriesPlaceholder(request) ? PLACEHOLDER : plainTarget(request);
-    const method = request.method ?? 'GET';
-    const upstream = await this.#dial(connection, target, method, refuse);
+    const { going } = connection;
+    const asked = going === null ? plainTarget(request) : tunnelledTarget(request, going);
+    const target = carriesPlaceholder(request) ? PLACEHOLDER : asked;
+    const upstream =
+      going === null || 'bad' in target
+        ? await this.#dial(connection, target, request.method ?? 'GET', refuse)
+        : await this.#dialTunnel(connection, going, refuse);
     if (upstream === null || 'bad' in target) return;
-    if (request.headers.expect !== undefined) response.writeContinue();
     upstream.setTimeout(SILENT_MS, () => upstream.destroy());
-    const onward = httpRequest({
-      createConnection: () => upstream,
-      method,
-      path: target.path,
-      headers: forwardedHeaders(request, target),
-      setHost: false,
-      maxHeaderSize: HEAD_BYTES,
-      insecureHTTPParser: false,
-    });
-    tunnel.once('close', () => {
-      onward.destroy();
-      upstream.destroy();
-    });
-    onward.on('error', (error) => {
-      if (response.headersSent) tunnel.destroy();
-      else
-        refuse(
-          this.#refusal(
-            target,
-            'not_reached',
-            `the server sent an invalid response (${codeOf(error)})`,
-            null,
-          ),
-        );
-    });
-    // Upgrade is not forwarded, so an upgrade response was not requested.
-    onward.on('upgrade', (_answer, socket: Socket) => socket.destroy());
-    onward.on('response', (answer) => {
-      response.writeHead(answer.statusCode ?? 502, answer.statusMessage ?? '', returnedHeaders(answer));
-      answer.on('error', () => tunnel.destroy());
-      answer.on('close', () => {
-        if (!answer.complete) tunnel.destroy();
-      });
-      answer.pipe(response);
-    });
     response.on('finish', () => this.#cutSoon(tunnel));
-    request.on('error', () => tunnel.destroy());
-    request.pipe(onward);
+    forwardPlain({
+      ...{ tunnel, request, response, target, upstream },
+      headBytes: HEAD_BYTES,
+      onFailed: (why) => refuse(this.#refusal(target, 'not_reached', why, null)),
+    });
   }
 
   /** Decides and connects if allowed. Null if it was refused or the client has gone. */
@@ -307,14 +350,16 @@ export class SessionProxy {
       const why = isLoopback(host) ? WHY[reason] + LOOPBACK_HINT : WHY[reason];
       return deny(this.#refusal(target, reason, why, allow), rule);
     }
-    const { rule } = verdict;
+    const { rule, tcp, ech } = verdict;
     try {
       const addresses = await resolveAllowedAddresses(host, port, policies.rulesOf(sessionId), resolve);
       const [address] = addresses;
       if (address === undefined || connection.ending.signal.aborted) return null;
-      connection.going = { host, port, method, rule, address };
+      const going = { host, port, method, rule, address, tcp, ech };
+      connection.going = going;
       this.#report('allowed', target, method, null, rule, address);
       const dialled = await dialFirst(addresses, port, connection.ending.signal, intake?.onread);
+      connection.going = { ...going, address: dialled.address };
       if (!connection.tunnel.destroyed) return dialled.socket;
       dialled.socket.destroy();
       return null;
@@ -358,7 +403,7 @@ export class SessionProxy {
     else this.#sendFinal(connection, unreadableRefusal(code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400));
   }
 
-  #sendFinal({ tunnel }: ProxyConnection, words: string): void {
+  #sendFinal({ tunnel }: ProxyConnection, words: string | Buffer): void {
     tunnel.end(words);
     tunnel.resume();
     this.#cutSoon(tunnel);
@@ -383,7 +428,7 @@ export class SessionProxy {
     reason: EgressReason | null,
     rule: Rule | null,
     address: string | null = null,
-    { count = 1, ...bytes }: { count?: number; bytesIn?: number; bytesOut?: number } = {},
+    { count = 1, ...more }: { count?: number; bytesIn?: number; bytesOut?: number; serverName?: string } = {},
   ): void {
     if (decision === 'denied' && rule?.quiet === true) return;
     const from: RuleOrigin | null = rule?.from ?? null;
@@ -399,7 +444,7 @@ export class SessionProxy {
       allow: target?.allow ?? null,
       bytesIn: 0,
       bytesOut: 0,
-      ...bytes,
+      ...more,
     };
     this.#options.aggregator.add(seen, count);
   }
@@ -437,8 +482,4 @@ function join(tunnel: Tunnel, upstream: Socket): void {
 
 function carriesPlaceholder({ url = '', rawHeaders }: IncomingMessage): boolean {
   return [url, ...rawHeaders].some((text) => text.includes(PLACEHOLDER_MARK));
-}
-
-function codeOf(error: Error): string {
-  return 'code' in error ? String(error.code) : error.name;
 }

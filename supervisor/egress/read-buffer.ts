@@ -31,8 +31,10 @@ export class ReadBuffer {
   /** Sends all data to the tunnel from now on; the end of the upstream ends that direction. */
   pipeInto(tunnel: Tunnel, upstream: Socket): void {
     this.#sink = { tunnel, upstream };
-    upstream.once('end', () => tunnel.end());
+    const hasEnded = upstream.readableEnded;
+    if (!hasEnded) upstream.once('end', () => tunnel.end());
     if (this.#early.length > 0) this.#write(Buffer.concat(this.#early.splice(0)));
+    else if (hasEnded) tunnel.end();
     else upstream.resume();
   }
 

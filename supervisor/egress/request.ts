@@ -56,7 +56,21 @@ export function plainTarget(request: IncomingMessage): PlainTarget | BadRequest 
   const target = authority(match[1] ?? '', HTTP_PORT);
   if ('bad' in target) return target;
   const rest = match[2] ?? '';
-  const path = rest.startsWith('/') ? rest : `/${rest}`;
+  return checked(request, target, rest.startsWith('/') ? rest : `/${rest}`);
+}
+
+/**
+ * A request in origin form, `GET /path`, in a tunnel to `target`. Its Host header must name the target: the server
+ * would use that one.
+ */
+export function tunnelledTarget(request: IncomingMessage, target: Target): PlainTarget | BadRequest {
+  const path = request.url ?? '';
+  if (!/^\/[^#]*$/.test(path)) return { bad: 'a request in a tunnel names a path' };
+  return checked(request, target, path);
+}
+
+/** What the request says about its target and its body must be what everybody would read. */
+function checked(request: IncomingMessage, target: Target, path: string): PlainTarget | BadRequest {
   const framing = framingProblem(request);
   if (framing !== null) return { bad: framing };
   const hosts = valuesOf(request, 'host');
@@ -66,7 +80,7 @@ export function plainTarget(request: IncomingMessage): PlainTarget | BadRequest 
   if (named !== undefined) {
     const said = authority(named, HTTP_PORT);
     if ('bad' in said || said.host !== target.host || said.port !== target.port)
-      return { bad: 'its Host header and its URL do not agree' };
+      return { bad: 'its Host header names another server' };
   }
   const { expect } = request.headers;
   if (expect !== undefined && expect.toLowerCase() !== '100-continue')

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { RuleScopeSchema } from '../../protocol/egress.ts';
-import { parseRow, time } from './columns.ts';
+import { flag, parseRow, time } from './columns.ts';
 import type { Database } from './database.ts';
 
 const EgressRuleRowSchema = z.object({
@@ -11,6 +11,8 @@ const EgressRuleRowSchema = z.object({
   /** Canonical. */
   host: z.string(),
   effect: z.enum(['allow', 'deny']),
+  tcp: flag,
+  ech: flag,
   addedAt: time,
 });
 export type EgressRuleRow = z.output<typeof EgressRuleRowSchema>;
@@ -37,12 +39,15 @@ export class EgressRules {
   /** Adds a rule, or replaces the scope's rule for the same host. */
   put(row: Omit<EgressRuleRow, 'id'>): void {
     this.#database.run(
-      `INSERT INTO egress_rules (scope, owner, host, effect, addedAt) VALUES (?, ?, ?, ?, ?)
-       ON CONFLICT (scope, owner, host) DO UPDATE SET effect = excluded.effect, addedAt = excluded.addedAt`,
+      `INSERT INTO egress_rules (scope, owner, host, effect, tcp, ech, addedAt) VALUES (?, ?, ?, ?, ?, ?, ?)
+       ON CONFLICT (scope, owner, host) DO UPDATE SET effect = excluded.effect, tcp = excluded.tcp,
+         ech = excluded.ech, addedAt = excluded.addedAt`,
       row.scope,
       row.owner,
       row.host,
       row.effect,
+      row.tcp ? 1 : 0,
+      row.ech ? 1 : 0,
       row.addedAt,
     );
   }

@@ -19,7 +19,7 @@ import { Home } from '../../supervisor/store/home.ts';
 import { Profiles } from '../../supervisor/store/profiles.ts';
 import { Sessions } from '../../supervisor/store/sessions.ts';
 import { Egress } from '../../supervisor/egress/egress.ts';
-import { Policies } from '../../supervisor/egress/policies.ts';
+import { Policies, type RuleProtocols } from '../../supervisor/egress/policies.ts';
 import type { ResolveName } from '../../supervisor/egress/resolver.ts';
 import type { SecretValue } from '../../supervisor/secrets/secret-store.ts';
 import { sessionId, sessionRow } from '../fixtures/store/temporary-home.ts';
@@ -112,8 +112,13 @@ export class InProcessEgress {
     return chain;
   }
 
-  addRule(effect: 'allow' | 'deny', host: string, scope: RuleScope = 'session'): void {
-    this.policies.setRule(this.session, effect, host, scope);
+  addRule(
+    effect: 'allow' | 'deny',
+    host: string,
+    scope: RuleScope = 'session',
+    carries: RuleProtocols = {},
+  ): void {
+    this.policies.setRule(this.session, effect, host, scope, carries);
     this.egress.applyRules();
   }
 

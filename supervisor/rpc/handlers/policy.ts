@@ -18,9 +18,9 @@ export function policyHandlers<P>({
 }: PolicyHandlersOptions): Handlers<typeof POLICY_METHODS, P> {
   return {
     'policy/show': ({ session }) => ({ policy: policies.describe(sessionId(session)) }),
-    'policy/allow': ({ session, host, scope }) => {
+    'policy/allow': ({ session, host, scope, tcp = false, ech }) => {
       const id = sessionId(session);
-      policies.setRule(id, 'allow', host, scope ?? 'session');
+      policies.setRule(id, 'allow', host, scope ?? 'session', { tcp, ech: ech === 'allow' });
       egress.applyRules();
       return { policy: policies.describe(id) };
     },

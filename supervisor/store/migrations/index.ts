@@ -11,6 +11,7 @@ import { conversation } from './010-conversation.ts';
 import { reviews } from './011-reviews.ts';
 import { agents } from './012-agents.ts';
 import { workspaceBases } from './013-workspace-bases.ts';
+import { egressProtocols } from './014-egress-protocols.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -33,4 +34,5 @@ export const MIGRATIONS: readonly Migration[] = [
   reviews,
   agents,
   workspaceBases,
+  egressProtocols,
 ];

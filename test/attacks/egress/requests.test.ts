@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ECH, helloMessage, type HelloOptions, inRecords } from '../../egress-harness/client-hello.ts';
 import {
   EgressFixture,
   ALLOWED_HOST,
@@ -266,6 +267,54 @@ describe('requests that two parsers could split differently', () => {
       else expect(rest).toHaveLength(Number(lengths[0]?.[1] ?? 0));
     }
     expect(got.join('').match(/smuggled/g)?.length ?? 0).toBeLessThanOrEqual(1);
+  });
+});
+
+describe('TLS that asks an allowed address for another name', () => {
+  const here = (): string => `${ALLOWED_HOST}:${gullible.port}`;
+  /** The hello comes with the CONNECT, in one piece. */
+  const tunnelled = (hello: Buffer): Buffer => Buffer.concat([Buffer.from(connect(here())), hello]);
+  const hello = (names: readonly string[], ...extensions: HelloOptions['extensions'] & object): Buffer =>
+    helloMessage({ names, extensions });
+
+  test('is not forwarded, however it is cut, hidden or left out', async () => {
+    const evil = 'evil.test';
+    const attacks: Record<string, Buffer> = {
+      'another name': inRecords(hello([evil])),
+      'another name in many records': inRecords(hello([evil]), [1, 1, 1, 1, 40, 7, 1, 1, 1]),
+      'the allowed name first': inRecords(hello([ALLOWED_HOST, evil])),
+      'the allowed name last': inRecords(hello([evil, ALLOWED_HOST])),
+      'the extension twice': inRecords(hello([ALLOWED_HOST], [0, Buffer.from('\0\x0c\0\0\x09evil.test')])),
+      'a NUL after the allowed name': inRecords(hello([`${ALLOWED_HOST}\0.evil.test`])),
+      'a name below the allowed one': inRecords(hello([`x.${ALLOWED_HOST}`])),
+      'no name': inRecords(hello([])),
+      'an encrypted name': inRecords(hello([ALLOWED_HOST], ECH)),
+      'a second hello in the record': inRecords(Buffer.concat([hello([ALLOWED_HOST]), hello([evil])])),
+      'a second hello over records': inRecords(Buffer.concat([hello([ALLOWED_HOST]), hello([evil])]), [60]),
+      'an empty record': Buffer.concat([Buffer.from([22, 3, 1, 0, 0]), inRecords(hello([evil]))]),
+      'an SSL 2 hello': Buffer.from([0x80, 0x2e, 1, 3, 1, 0, 0x15, 0, 0, 0, 16]),
+      'another protocol': Buffer.from('\0\0\0\x08\x04\xd2\x16\x2f', 'latin1'),
+      'half of a hello': inRecords(hello([ALLOWED_HOST])).subarray(0, 30),
+    };
+    const before = gullible.got.length;
+    const said = await fixture.sendRequests(Object.values(attacks).map(tunnelled), 20);
+    const wrong = said.flatMap((one, at) =>
+      one.status === 200 && one.answer.endsWith('\r\n\r\n\x15\x03\x03\0\x02\x02\x31')
+        ? []
+        : [[Object.keys(attacks)[at], one]],
+    );
+    expect(wrong).toEqual([]);
+    expect(Buffer.concat(gullible.got.slice(before).flat()).toString('latin1')).toBe('');
+    const reasons = (await fixture.decisions()).map(({ reason }) => reason);
+    for (const reason of ['sni_mismatch', 'no_sni', 'ech', 'not_tls']) expect(reasons).toContain(reason);
+  });
+
+  test('is forwarded with the allowed name, cut into records', async () => {
+    const before = gullible.got.length;
+    const bytes = inRecords(hello([ALLOWED_HOST]), [1, 2, 3]);
+    const [said] = await fixture.sendRequests([tunnelled(bytes)]);
+    expect(said?.answer).toMatch(/^HTTP\/1\.1 200 .*ok$/s);
+    expect(Buffer.concat(gullible.got.slice(before).flat()).equals(bytes)).toBe(true);
   });
 });
 

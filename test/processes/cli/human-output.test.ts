@@ -94,6 +94,31 @@ describe('for people', () => {
     expect((await runToEnd(['policy', 'deny', 'default', '*.co'], { home })).stderr).not.toContain('warning');
   });
 
+  test('policy show says what a rule carries, and warns of hosts behind shared front ends', async () => {
+    const rule = {
+      effect: 'allow',
+      from: 'file',
+      quiet: false,
+      tcp: false,
+      ech: false,
+      addedAt: null,
+    } as const;
+    const rules = [
+      { ...rule, host: 'd1.cloudfront.net' },
+      { ...rule, host: 'd2.cloudfront.net', effect: 'deny' as const },
+      { ...rule, host: 'db.example.com:5432', tcp: true },
+      { ...rule, host: 'api.example.com', ech: true },
+    ];
+    const policy = { sessionId: 'ses-aaaaaaaaaaaaaaaa', profile: 'p', rules, open: true };
+    const { home } = await startFakeSupervisor({ 'policy/show': () => ({ policy }) });
+    const { stdout, stderr } = await runToEnd(['policy', 'show', 'default'], { home });
+    expect(stdout).toMatch(/db\.example\.com:5432 +allow, any protocol/);
+    expect(stdout).toMatch(/api\.example\.com +allow, with ECH/);
+    expect(stderr.match(/warning: .*/g)).toEqual([
+      expect.stringContaining('the rule d1.cloudfront.net may reach more'),
+    ]);
+  });
+
   test.each(['/', '/etc/passwd', '/work'])('%s is reported as outside the workspace', async (path) => {
     const { home, requests } = await startFakeSupervisor({});
     const run = await runToEnd(['workspace', 'ls', 'default', path], { home });

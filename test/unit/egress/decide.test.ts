@@ -44,6 +44,23 @@ describe('a decision', () => {
     ).toBe(expected);
   });
 
+  test('carries what the deciding rules carry, and any protocol to the own machine', () => {
+    const carried = (rules: readonly Rule[], host = 'a.test', port = 443): string => {
+      const said = decide(rules, host, port);
+      return said.allowed ? `${said.tcp ? 'tcp' : ''} ${said.ech ? 'ech' : ''}`.trim() : said.reason;
+    };
+    const tcp = (one: Rule): Rule => ({ ...one, tcp: true });
+    const ech = (one: Rule): Rule => ({ ...one, ech: true });
+    expect(carried([allow('a.test')])).toBe('');
+    expect(carried([allow('*.test'), tcp(allow('a.test')), ech(allow('a.test:443'))])).toBe('tcp ech');
+    expect(carried([tcp(allow('a.test', 'file')), allow('a.test')])).toBe('');
+    // The second rule for once is for the next connection.
+    expect(carried([allow('a.test', 'once'), tcp(allow('*.test', 'once'))])).toBe('');
+    expect(carried([allow('host.holdfast.internal:5')], 'host.holdfast.internal', 5)).toBe('tcp');
+    expect(carried([allow('127.0.0.1:5')], '127.0.0.1', 5)).toBe('tcp');
+    expect(carried([allow('*.localhost')], 'a.localhost', 443)).toBe('');
+  });
+
   test('is made by the most specific origin; within one origin a denial wins', () => {
     const host = 'a.test';
     expect(verdict([allow(host, 'file'), deny(host, 'profile')], host, 443)).toBe('denied');

@@ -406,7 +406,11 @@ describe('undeploy', () => {
     const by = service();
     await deploy(by);
     const rules = new EgressRules(database);
-    const rule = { scope: 'profile', host: 'api.example.com', effect: 'allow', addedAt: 1 } as const;
+    const carries = { tcp: false, ech: false };
+    const rule = {
+      ...({ scope: 'profile', host: 'api.example.com', effect: 'allow', addedAt: 1 } as const),
+      ...carries,
+    };
     rules.put({ ...rule, owner: 'counter' });
     rules.put({ ...rule, owner: 'other' });
     await by.undeploy('counter', { force: true });
