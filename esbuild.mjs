@@ -196,6 +196,20 @@ const withoutNode = {
 };
 
 /**
+ * The Markdown renderer brings what finds addresses in plain text, which the page does not use.
+ * @type {import('esbuild').Plugin}
+ */
+const withoutLinkify = {
+  name: 'without-linkify',
+  setup(bundle) {
+    bundle.onResolve({ filter: /^linkify-it$/ }, ({ path }) => ({ path, namespace: 'without-linkify' }));
+    bundle.onLoad({ filter: /.*/, namespace: 'without-linkify' }, () => ({
+      contents: 'export class LinkifyIt {}',
+    }));
+  },
+};
+
+/**
  * `import { z }` takes all of zod into a bundle; `import * as z`, which means the same, takes what is used.
  * @type {import('esbuild').Plugin}
  */
@@ -233,7 +247,7 @@ function pageBundle() {
     jsxImportSource: 'preact',
     loader: { '.ttf': 'file' },
     assetNames: '[name]',
-    plugins: [oneLanguage, usedZod, withoutNode],
+    plugins: [oneLanguage, usedZod, withoutNode, withoutLinkify],
   });
 }
 

@@ -39,7 +39,7 @@ import { SearchCommands } from './search/commands.ts';
 import { SessionCommands } from './sessions/commands.ts';
 import { SessionList } from './sessions/session-list.ts';
 import { WindowSession } from './sessions/window-session.ts';
-import { trackSessionWindow } from './sessions/session-window.ts';
+import { sessionsInWindow, trackSessionWindow } from './sessions/session-window.ts';
 import { SessionsView } from './sessions/sessions-view.ts';
 import { UnreadTurns } from './sessions/unread-turns.ts';
 import { WindowSessionView } from './sessions/window-session-view.ts';
@@ -120,7 +120,8 @@ export class Holdfast implements Disposable {
       new SessionPages({ connection, sessions, unread, extension: context.extensionUri }),
     );
     const isPageVisible = (session: string): boolean => pages.isVisible(session);
-    own.add(new WaitingNotifications({ connection, sessions, isPageVisible }));
+    const isHere = (session: string): boolean => pages.isOpen(session) || sessionsInWindow().has(session);
+    own.add(new WaitingNotifications({ connection, sessions, isPageVisible, isHere }));
     own.add(
       new CommandRegistry(connection, new Notifications(log), {
         ...new SessionCommands({ connection, sessions, view, unread, example }).handlers,

@@ -1,14 +1,26 @@
 import createDOMPurify from 'dompurify';
 import MarkdownIt from 'markdown-it';
 import { plain } from './format.ts';
+import { highlight } from './highlight.ts';
+import { languageNamed } from './languages.ts';
 
 /** A link that does something only when a person clicks, and then goes through the extension. */
 export const LINK = 'data-link';
+
+/** A button that copies the code beside it. */
+export const COPY = 'data-copy';
 
 /** Longer texts are shown as they are: nobody reads them formatted, and the parser would hold up the page. */
 const MAX_MARKDOWN = 200_000;
 
 const parser = new MarkdownIt({ html: false, linkify: false, typographer: false, breaks: false });
+parser.renderer.rules['fence'] = (tokens, index) => {
+  const { content = '', info = '' } = tokens[index] ?? {};
+  const code = content.replace(/\n$/, '');
+  const html = highlight(code, languageNamed(info.trim().split(/[\s{:,]/, 1)[0] ?? ''));
+  const button = `<button type="button" class="icon copy" ${COPY}="" title="Copy the code" aria-label="Copy the code"><span class="codicon codicon-copy"></span></button>`;
+  return `<div class="code"><pre tabindex="0"><code>${html ?? parser.utils.escapeHtml(code)}</code></pre>${button}</div>`;
+};
 // Every link is inert: its address is an attribute of ours, which the page hands to the extension.
 parser.validateLink = (url) => /^(https?:|mailto:)/i.test(url) || isPath(url);
 parser.renderer.rules['link_open'] = (tokens, index) => {
@@ -28,10 +40,12 @@ const ALLOWED = {
   ALLOWED_TAGS: [
     ...['a', 'p', 'br', 'hr', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'ul', 'ol', 'li', 'blockquote'],
     ...['strong', 'em', 's', 'code', 'pre', 'table', 'thead', 'tbody', 'tr', 'th', 'td', 'span'],
+    // Of code, which the renderer makes; HTML of an agent never gets here.
+    ...['div', 'button'],
   ],
-  ALLOWED_ATTR: ['href', LINK, 'title', 'class', 'start'],
+  ALLOWED_ATTR: ['href', LINK, COPY, 'title', 'class', 'start', 'type', 'tabindex', 'aria-label'],
   // Not addresses to the browser; the page looks at a link's when a person clicks.
-  ADD_URI_SAFE_ATTR: [LINK, 'start'],
+  ADD_URI_SAFE_ATTR: [LINK, COPY, 'start', 'type', 'tabindex', 'aria-label'],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   ALLOWED_URI_REGEXP: /^#$/,
@@ -42,6 +56,11 @@ export function renderMarkdown(text: string): string {
   const source = plain(text);
   if (source.length > MAX_MARKDOWN) return `<pre>${parser.utils.escapeHtml(source)}</pre>`;
   return purify.sanitize(parser.render(source), ALLOWED);
+}
+
+/** Highlighted code, with nothing in it but colours. */
+export function sanitizeCode(html: string): string {
+  return purify.sanitize(html, { ALLOWED_TAGS: ['span'], ALLOWED_ATTR: ['class'] });
 }
 
 function isPath(url: string): boolean {

@@ -19,6 +19,8 @@ const nothing = z.object({});
 const cursor = z.string().max(40);
 /** The most that a person writes at once, in characters. */
 export const MAX_PROMPT = 256 * 1024;
+/** The most that a page copies, in characters. */
+export const MAX_COPY = 2 ** 20;
 /** Snapshots that the page shows. */
 export const MAX_SNAPSHOTS = 200;
 
@@ -99,6 +101,8 @@ export const REQUESTS = {
   },
   /** Opens a web address, after VS Code has asked. */
   openLink: { params: z.object({ url: z.string().max(4096) }), result: nothing },
+  /** Puts text on the clipboard. */
+  copy: { params: z.object({ text: z.string().max(MAX_COPY) }), result: nothing },
   changesOfTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
   restoreBeforeTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
   forkBeforeTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },

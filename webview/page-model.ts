@@ -1,6 +1,7 @@
 import type { Snapshot } from '../protocol/snapshots.ts';
 import type { Bridge } from './bridge.ts';
 import { Conversation } from './conversation.ts';
+import { MAX_COPY } from './messages.ts';
 import type { MessageHandlers, PageState, RequestName, Requests } from './messages.ts';
 import type { z } from 'zod';
 
@@ -47,6 +48,11 @@ export class PageModel {
       this.fail(error);
       return false;
     }
+  }
+
+  /** Puts text on the clipboard. Resolves with whether it is there. */
+  async copy(text: string): Promise<boolean> {
+    return this.ask('copy', { text: text.slice(0, MAX_COPY) });
   }
 
   fail(error: unknown): void {

@@ -1,8 +1,9 @@
 import { z } from 'zod';
+import type { Language } from './languages.ts';
 
 /** What the page shows of a tool call when it is unfolded. */
 export type ToolPart =
-  | { readonly kind: 'text'; readonly label: string; readonly text: string }
+  | { readonly kind: 'text'; readonly label: string; readonly text: string; readonly language?: Language }
   | { readonly kind: 'diff'; readonly path: string; readonly before: string; readonly after: string };
 
 const DiffSchema = z.object({
@@ -30,18 +31,18 @@ export function toolParts(json: string): readonly ToolPart[] {
   if (details === undefined) return [{ kind: 'text', label: 'Details', text: json }];
   const parts: ToolPart[] = [];
   const input = describe(details.input ?? details.rawInput);
-  if (input !== null) parts.push({ kind: 'text', label: 'Input', text: input });
+  if (input !== null) parts.push({ kind: 'text', label: 'Input', ...input });
   for (const one of (details.content ?? []).slice(0, MAX_PARTS)) {
     const diff = DiffSchema.safeParse(one).data;
     const text = TextSchema.safeParse(one).data;
     if (diff !== undefined) {
       parts.push({ kind: 'diff', path: diff.path, before: diff.oldText ?? '', after: diff.newText });
     } else if (text !== undefined) parts.push({ kind: 'text', label: 'Output', text: text.content.text });
-    else parts.push({ kind: 'text', label: 'Details', text: JSON.stringify(one, null, 2) });
+    else parts.push({ kind: 'text', label: 'Details', text: JSON.stringify(one, null, 2), language: 'json' });
   }
   const output = describe(details.output ?? details.rawOutput);
   const isShown = parts.some((part) => part.kind === 'text' && part.label === 'Output');
-  if (output !== null && !isShown) parts.push({ kind: 'text', label: 'Output', text: output });
+  if (output !== null && !isShown) parts.push({ kind: 'text', label: 'Output', ...output });
   return parts;
 }
 
@@ -60,15 +61,15 @@ export function planEntries(text: string | null): readonly PlanEntry[] {
 }
 
 /** A command is shown as it is typed; anything else as JSON. */
-function describe(value: unknown): string | null {
+function describe(value: unknown): { readonly text: string; readonly language?: Language } | null {
   if (value === undefined || value === null) return null;
-  if (typeof value === 'string') return value;
+  if (typeof value === 'string') return { text: value };
   if (typeof value === 'object' && 'command' in value) {
     const { command } = value;
-    if (typeof command === 'string') return command;
-    if (Array.isArray(command)) return command.map(String).join(' ');
+    if (typeof command === 'string') return { text: command, language: 'bash' };
+    if (Array.isArray(command)) return { text: command.map(String).join(' '), language: 'bash' };
   }
-  return JSON.stringify(value, null, 2);
+  return { text: JSON.stringify(value, null, 2), language: 'json' };
 }
 
 function parse(json: string): unknown {

@@ -16,6 +16,8 @@ export interface WaitingNotificationsOptions {
   readonly sessions: SessionList;
   /** Whether a person sees the page of a session, and so what it asks. */
   readonly isPageVisible: (session: string) => boolean;
+  /** Whether this window is about a session: it shows its files, or has its page open. */
+  readonly isHere: (session: string) => boolean;
 }
 
 /** Tells a person when a session begins to wait. */
@@ -40,6 +42,8 @@ export class WaitingNotifications implements Disposable {
     const what = await this.#asked(session);
     // Answered at once, or read by the person meanwhile.
     if (what === null || this.#options.isPageVisible(session.id)) return;
+    // Each open window hears of it; a person is told by the one that they work in. The badge counts in all of them.
+    if (!window.state.focused && !this.#options.isHere(session.id)) return;
     const text = `${sanitize(sessionTitle(session))} waits for you${what === undefined ? '.' : `: ${what}`}`;
     const choice = await window.showInformationMessage(text, ANSWER, OPEN_PAGE);
     if (choice === ANSWER) void commands.executeCommand('holdfast.answerPermission', session.id);

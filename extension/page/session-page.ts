@@ -239,6 +239,10 @@ export class SessionPage implements Disposable {
       if (['http', 'https', 'mailto'].includes(uri.scheme)) await env.openExternal(uri);
       return {};
     },
+    copy: async ({ text }) => {
+      await env.clipboard.writeText(text);
+      return {};
+    },
     changesOfTurn: async ({ turnId }) => {
       const { before, after } = await this.#snapshotsOf(turnId);
       return this.#run('compareSnapshots', before, after ?? 'now');

@@ -59,6 +59,10 @@ export class SessionPages implements Disposable {
     return this.#pages.get(session)?.isVisible === true;
   }
 
+  isOpen(session: string): boolean {
+    return this.#pages.has(session);
+  }
+
   dispose(): void {
     this.#owned.dispose();
   }

@@ -88,7 +88,7 @@ export function sessionSubtitle({ id, name, profile }: Pick<Session, 'id' | 'nam
 
 /** The names of a VS Code icon and colour. */
 export function sessionIcon(session: Session): { readonly id: string; readonly color: string } {
-  if (session.waiting > 0) return { id: 'bell-dot', color: 'charts.orange' };
+  if (session.waiting > 0) return { id: 'bell-dot', color: 'charts.yellow' };
   if (session.runningTurn !== null) return { id: 'loading~spin', color: 'charts.green' };
   switch (session.status) {
     case 'created':

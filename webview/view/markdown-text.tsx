@@ -1,6 +1,6 @@
 import { memo } from 'preact/compat';
 import { useMemo } from 'preact/hooks';
-import { LINK, renderMarkdown } from '../markdown.ts';
+import { COPY, LINK, renderMarkdown } from '../markdown.ts';
 import type { PageModel } from '../page-model.ts';
 
 interface Props {
@@ -12,7 +12,10 @@ interface Props {
 export const MarkdownText = memo(function MarkdownText({ model, text }: Props) {
   const html = useMemo(() => renderMarkdown(text), [text]);
   const open = (event: MouseEvent): void => {
-    const link = event.target instanceof Element ? event.target.closest(`[${LINK}]`) : null;
+    const target = event.target instanceof Element ? event.target : null;
+    const code = target?.closest(`[${COPY}]`)?.parentElement?.querySelector('pre');
+    if (code !== null && code !== undefined) void model.copy(code.textContent);
+    const link = target?.closest(`[${LINK}]`) ?? null;
     if (link === null) return;
     event.preventDefault();
     const address = link.getAttribute(LINK) ?? '';

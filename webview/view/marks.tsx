@@ -3,6 +3,7 @@ import { formatCount, formatDuration, formatNumber, plain } from '../format.ts';
 import type { PageModel } from '../page-model.ts';
 import type { Row } from '../timeline.ts';
 import { planEntries } from '../tool-details.ts';
+import { Code } from './code.tsx';
 import { Icon } from './icon.tsx';
 
 /** What happened beside the conversation: one quiet line, with what can be done about it. */
@@ -174,7 +175,7 @@ export function TurnEnd({ model, row }: { model: PageModel; row: Extract<Row, { 
       {text !== null && text !== '' && text !== 'null' && (
         <div class="output result">
           <span class="label">Result</span>
-          <pre tabIndex={0}>{plain(pretty(text))}</pre>
+          <Code model={model} text={plain(pretty(text))} label="Result" language="json" />
         </div>
       )}
       {error !== null && (

@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks';
 import { plain } from '../format.ts';
 import type { PageModel } from '../page-model.ts';
 import type { Row } from '../timeline.ts';
+import { Code } from './code.tsx';
 import { Icon } from './icon.tsx';
 import { MarkdownText } from './markdown-text.tsx';
 
@@ -38,9 +39,11 @@ export function Message({ model, row }: Props) {
       return (
         <div class={`output ${role}`}>
           {role === 'stderr' && <span class="label">Errors and messages (stderr)</span>}
-          <pre tabIndex={0} aria-label={role === 'stderr' ? 'Messages of the agent' : 'Output of the agent'}>
-            {plain(text)}
-          </pre>
+          <Code
+            model={model}
+            text={plain(text)}
+            label={role === 'stderr' ? 'Messages of the agent' : 'Output of the agent'}
+          />
           <WholeText model={model} row={row} />
         </div>
       );

@@ -5,6 +5,7 @@ import type { PageModel } from '../page-model.ts';
 import type { Row } from '../timeline.ts';
 import { toolParts } from '../tool-details.ts';
 import type { ToolPart } from '../tool-details.ts';
+import { Code } from './code.tsx';
 import { Icon } from './icon.tsx';
 
 const ICONS: Readonly<Record<string, string>> = {
@@ -40,18 +41,17 @@ export function ToolCall({ model, row }: Props) {
   const [location] = locations;
   const state = STATUS[status];
   return (
-    <details class={`tool ${status}`} open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>
-        <Icon name={ICONS[kind] ?? 'tools'} />
-        <span class="title">{plain(title)}</span>
+    <section class={`tool ${status}`}>
+      <div class="head">
+        <button class="unfold" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+          <Icon name={ICONS[kind] ?? 'tools'} />
+          <span class="title">{plain(title)}</span>
+        </button>
         {location !== undefined && (
           <button
             class="link path"
             title={plain(location.path)}
-            onClick={(event) => {
-              event.preventDefault();
-              void model.ask('openFile', location);
-            }}
+            onClick={() => void model.ask('openFile', location)}
           >
             {fileName(location.path)}
             {location.line === null ? '' : `:${location.line}`}
@@ -61,9 +61,9 @@ export function ToolCall({ model, row }: Props) {
           <Icon name={state.icon} spin={status === 'in_progress'} />
           <span class="hidden">{state.text}</span>
         </span>
-      </summary>
+      </div>
       {isOpen && <Details model={model} sha256={contents[0]?.sha256} seq={row.item.seq} />}
-    </details>
+    </section>
   );
 }
 
@@ -86,7 +86,12 @@ function Details({ model, sha256, seq }: { model: PageModel; sha256: string | un
         ) : (
           <div key={index}>
             <span class="label">{part.label}</span>
-            <pre tabIndex={0}>{limited(plain(part.text))}</pre>
+            <Code
+              model={model}
+              text={limited(plain(part.text))}
+              label={part.label}
+              language={part.language}
+            />
           </div>
         ),
       )}
@@ -102,7 +107,7 @@ function Diff({ model, part }: { model: PageModel; part: Extract<ToolPart, { kin
       <button class="link path" onClick={() => void model.ask('openFile', { path: part.path, line: null })}>
         {plain(part.path)}
       </button>
-      <pre tabIndex={0}>
+      <pre tabIndex={0} aria-label={`Changes of ${plain(part.path)}`}>
         {patch === undefined
           ? limited(plain(part.after))
           : lines.map((line, index) => (

@@ -2,10 +2,11 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 import type { Browser, Page } from 'playwright-core';
-import type { z } from 'zod';
+import { z } from 'zod';
 import { pageDocument } from '../../../extension/page/page-document.ts';
 import { EnvelopeToExtensionSchema, REQUESTS, TO_PAGE } from '../../../webview/messages.ts';
 import type { RequestName, ToPage } from '../../../webview/messages.ts';
+import axe from 'axe-core';
 import { THEMES } from './themes.ts';
 import type { Theme } from './themes.ts';
 
@@ -16,6 +17,16 @@ const TYPES: Readonly<Record<string, string>> = {
   css: 'text/css',
   ttf: 'font/ttf',
 };
+
+const FaultsSchema = z.object({
+  violations: z.array(
+    z.object({
+      id: z.string(),
+      impact: z.string().nullable(),
+      nodes: z.array(z.object({ html: z.string(), failureSummary: z.string().optional() })),
+    }),
+  ),
+});
 
 type Answers = Readonly<Partial<Record<RequestName, (params: unknown) => unknown>>>;
 
@@ -94,6 +105,19 @@ export class PageHarness {
     await this.page.evaluate(
       'new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))',
     );
+  }
+
+  /** What people with assistive technology would stumble over: rules of axe-core, and the elements that break them. */
+  async faults(): Promise<string[]> {
+    await this.drawn();
+    // Evaluated, because the policy of the page lets no script in.
+    await this.page.evaluate(axe.source);
+    const found: unknown = await this.page.evaluate(`axe.run(document, { resultTypes: ['violations'] })`);
+    return FaultsSchema.parse(found)
+      .violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
+      .flatMap(({ id, nodes }) =>
+        nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`),
+      );
   }
 
   async close(): Promise<void> {

@@ -36,8 +36,10 @@ async function picture(name: string): Promise<void> {
 }
 
 afterEach(async () => {
+  const faults = await harness.faults();
   const { violations } = harness;
   await harness.close();
+  expect(faults).toEqual([]);
   expect(violations).toEqual([]);
 });
 
@@ -65,8 +67,25 @@ describe('a conversation', () => {
       await view.locator('.diff .added', { hasText: 'flush(rows);' }).waitFor();
       await picture(`unfolded-${theme}`);
       expect(asked()).toEqual([{ name: 'content', params: { sha256: CONTENT.sha256 } }]);
+      expect(await view.locator('.markdown .hljs-keyword').allTextContents()).toEqual(['for', 'const', 'of']);
     },
   );
+
+  test('code and output are copied with a button', async () => {
+    const { page: view } = await open({ answers: { content: () => ({ text: DETAILS, isCut: false }) } });
+    await harness.send('state', state());
+    await harness.send('begin', page([...RICH, message(30, 'red\n', 'stdout')]));
+    await view.getByRole('button', { name: 'Copy the code' }).click();
+    await view.getByRole('button', { name: 'Copy: Output of the agent' }).click();
+    await view.getByRole('button', { name: 'Copied' }).waitFor();
+    expect(asked()).toEqual([
+      {
+        name: 'copy',
+        params: { text: 'for (const line of lines) rows.push(parse(line));\nflush(rows);' },
+      },
+      { name: 'copy', params: { text: 'red\n' } },
+    ]);
+  });
 
   test('streams, and follows its end until a person scrolls up', async () => {
     const { page: view } = await open({ height: 400 });
@@ -373,7 +392,7 @@ test('nothing that an agent writes acts', async () => {
   });
   await harness.send('begin', page(items));
   await view.getByText('harmless').first().waitFor();
-  for (const summary of await view.locator('details.tool summary').all()) await summary.press('Enter');
+  for (const summary of await view.locator('.tool .unfold').all()) await summary.press('Enter');
   await view.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })");
   await harness.drawn();
   const found = await view.evaluate(`[
