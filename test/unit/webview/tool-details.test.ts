@@ -14,10 +14,13 @@ describe('the details of a tool call', () => {
       rawOutput: 'not shown, because there is an output',
     });
     expect(toolParts(json)).toEqual([
-      { kind: 'text', label: 'Input', text: 'npm test' },
+      { kind: 'text', label: 'Input', text: 'npm test', language: 'bash' },
       { kind: 'diff', path: '/workspace/a', before: '', after: 'b' },
       { kind: 'text', label: 'Output', text: 'ok' },
-      { kind: 'text', label: 'Details', text: '{\n  "type": "terminal",\n  "terminalId": "t"\n}' },
+      {
+        ...{ kind: 'text', label: 'Details', language: 'json' },
+        text: '{\n  "type": "terminal",\n  "terminalId": "t"\n}',
+      },
     ]);
   });
 
