@@ -2,6 +2,7 @@ import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node
 import { join } from 'node:path';
 import { z } from 'zod';
 import { errnoOf } from '../files/directory.ts';
+import { spaceError } from '../files/full-disk.ts';
 
 const NoteSchema = z.object({
   /** ms since 1970. */
@@ -31,12 +32,13 @@ export class ProcessNote {
     this.#note = note;
   }
 
-  /** Null if there is none. */
+  /** Null if there is none, or none that can be read: a machine that lost its power may leave an empty file. */
   static find(folder: string): ProcessNote | null {
     try {
       return new ProcessNote(folder, NoteSchema.parse(JSON.parse(readFileSync(join(folder, NAME), 'utf8'))));
     } catch (error) {
-      if (errnoOf(error) === 'ENOENT') return null;
+      if (errnoOf(error) === 'ENOENT' || error instanceof SyntaxError || error instanceof z.ZodError)
+        return null;
       throw error;
     }
   }
@@ -60,11 +62,16 @@ export class ProcessNote {
     return this.#note;
   }
 
+  /** Errors: `no_space`; then the note is as it was. */
   change(part: Partial<Note>): void {
     const next = { ...this.#note, ...part };
     const path = join(this.#folder, NAME);
-    writeFileSync(`${path}.new`, JSON.stringify(next), { mode: 0o600 });
-    renameSync(`${path}.new`, path);
+    try {
+      writeFileSync(`${path}.new`, JSON.stringify(next), { mode: 0o600 });
+      renameSync(`${path}.new`, path);
+    } catch (error) {
+      throw spaceError(error, 'What is known of a process could not be noted');
+    }
     this.#note = next;
   }
 }

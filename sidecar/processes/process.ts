@@ -1,10 +1,11 @@
 import { closeSync } from 'node:fs';
 import { join } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { errnoOf } from '../files/directory.ts';
+import { isFullDisk } from '../files/full-disk.ts';
 import { hasReader, openForReading, sendLine } from '../files/fifo.ts';
 import { DirectoryWatcher } from '../turns/directory-watcher.ts';
 import type { TurnFiles } from '../turns/turn-files.ts';
+import { Waiters } from '../turns/wait.ts';
 import { PROCESS_LIMITS, type ProcessProgress } from '../wire.ts';
 import { OutputSegments } from './output-segments.ts';
 import type { PipeCalls, PipeWaiter } from './pipes.ts';
@@ -48,31 +49,28 @@ export class DurableProcess {
   readonly #outputs: Record<ProcessStream, Output>;
   readonly #input: ProcessInput | null;
   readonly #watcher: DirectoryWatcher | null = null;
-  readonly #waiting = new Set<() => void>();
+  readonly #waiters = new Waiters();
   readonly #timers = new Set<NodeJS.Timeout>();
   /** Since when the end cannot be read (monotonic clock, ms). */
   #missingSince: number | null = null;
   #damage: string | null = null;
+  /** It was killed with its keeper, and its end is still to be noted. */
+  #isLost = false;
+  #retry: NodeJS.Timeout | null = null;
   #isClosed = false;
 
   constructor(options: ProcessOptions) {
     const { id, folder, note, files } = options;
     this.id = id;
     this.#options = options;
-    const output = (stream: ProcessStream): Output => ({
-      segments: OutputSegments.open(join(folder, stream)),
-      fifo: null,
-      isComplete: false,
-    });
-    this.#outputs = { stdout: output('stdout'), stderr: output('stderr') };
+    const [stdout, stderr] = openOutputs(folder);
+    this.#outputs = { stdout, stderr };
     this.#input = files === null ? null : new ProcessInput(files, note);
     if (note.value.ended !== null) return;
-    if (files === null) {
-      this.#end(null, 'the directory of the process was removed');
-      return;
+    if (files !== null) {
+      this.#watcher = new DirectoryWatcher(files.directory, () => undefined);
+      this.#watcher.listen(() => this.#update());
     }
-    this.#watcher = new DirectoryWatcher(files.directory, () => undefined);
-    this.#watcher.listen(() => this.#update());
     this.#update();
   }
 
@@ -115,7 +113,7 @@ export class DurableProcess {
       if (segments.end > offset || this.hasEnded || this.#damage !== null || this.#isClosed || left <= 0) {
         return { progress: this.progress(), ...segments.read(offset, limit) };
       }
-      await this.#nextChange(left, signal);
+      await this.#waiters.nextChange(left, signal);
     }
   }
 
@@ -146,14 +144,15 @@ export class DurableProcess {
     const { files } = this.#options;
     this.#update();
     if (this.hasEnded || files === null || !this.#isRunning || hasReader(files.directory, 'done')) return;
-    this.#end(null, this.#damage);
+    this.#isLost = true;
+    this.#update();
   }
 
   /** Resolves when it has ended, or after `ms`. */
   async waitForEnd(ms: number, signal: AbortSignal): Promise<void> {
     const deadline = performance.now() + ms;
     while (!this.hasEnded && !this.#isClosed && performance.now() < deadline) {
-      await this.#nextChange(deadline - performance.now(), signal);
+      await this.#waiters.nextChange(deadline - performance.now(), signal);
     }
   }
 
@@ -163,17 +162,34 @@ export class DurableProcess {
     this.#release();
     for (const stream of STREAMS) this.#outputs[stream].segments.close();
     this.#options.files?.close();
-    this.#notify();
+    this.#waiters.notify();
   }
 
   get #isRunning(): boolean {
     return this.#options.files?.has('running') ?? false;
   }
 
-  /** Reads the directory of the process and reacts to changes. */
+  /** Reads the directory of the process and reacts to changes. On a full disk it does so again: nothing is noted by halves. */
   #update(): void {
+    if (this.hasEnded || this.#isClosed) return;
+    try {
+      this.#react();
+    } catch (error) {
+      if (!isFullDisk(error)) throw error;
+      if (this.#retry !== null) return;
+      this.#retry = this.#later(() => {
+        this.#retry = null;
+        this.#update();
+      }, FULL_DISK_MS);
+    }
+  }
+
+  #react(): void {
     const { files } = this.#options;
-    if (this.hasEnded || this.#isClosed || files === null) return;
+    if (files === null) {
+      this.#end(null, 'the directory of the process was removed');
+      return;
+    }
     const exit = EXIT.exec(files.text('exit') ?? '')?.[1];
     if (this.#isRunning) {
       for (const stream of STREAMS) this.#open(stream, files);
@@ -188,8 +204,9 @@ export class DurableProcess {
       }
       return;
     }
-    this.#checkForLoss(files);
-    this.#notify();
+    if (this.#isLost) this.#end(null, this.#damage);
+    else this.#checkForLoss(files);
+    this.#waiters.notify();
   }
 
   #checkForLoss(files: TurnFiles): void {
@@ -246,7 +263,7 @@ export class DurableProcess {
       else if (step === 'full') this.#later(() => this.#pump(stream), FULL_DISK_MS);
       break;
     }
-    if (moved > 0) this.#notify();
+    if (moved > 0) this.#waiters.notify();
   }
 
   /** `closed`: no process has the pipe open for writing, so its keeper is gone. */
@@ -257,14 +274,8 @@ export class DurableProcess {
       );
       return step === 0 ? 'closed' : step;
     } catch (error) {
-      switch (errnoOf(error)) {
-        case 'ENOSPC':
-        case 'EDQUOT':
-          return 'full';
-        case undefined:
-        default:
-          throw error;
-      }
+      if (isFullDisk(error)) return 'full';
+      throw error;
     }
   }
 
@@ -281,7 +292,7 @@ export class DurableProcess {
   #end(exitCode: number | null, damage: string | null): void {
     this.#options.note.change({ ended: { exitCode, damage }, waiting: [] });
     this.#release();
-    this.#notify();
+    this.#waiters.notify();
   }
 
   #release(): void {
@@ -297,30 +308,28 @@ export class DurableProcess {
     }
   }
 
-  #later(act: () => void, ms: number): void {
+  #later(act: () => void, ms: number): NodeJS.Timeout {
     const timer = setTimeout(() => {
       this.#timers.delete(timer);
       act();
     }, ms);
     this.#timers.add(timer);
+    return timer;
   }
+}
 
-  #notify(): void {
-    for (const wake of [...this.#waiting]) wake();
-  }
-
-  /** Resolves at the next change or after `ms`. Rejects when the signal aborts. */
-  async #nextChange(ms: number, signal: AbortSignal): Promise<void> {
-    signal.throwIfAborted();
-    const { promise, resolve } = Promise.withResolvers<undefined>();
-    const wake = (): void => resolve(undefined);
-    const timer = setTimeout(wake, ms);
-    this.#waiting.add(wake);
-    signal.addEventListener('abort', wake, { once: true });
-    await promise;
-    clearTimeout(timer);
-    this.#waiting.delete(wake);
-    signal.removeEventListener('abort', wake);
-    signal.throwIfAborted();
+/** Both, or none of them stays open. */
+function openOutputs(folder: string): [Output, Output] {
+  const open = (stream: ProcessStream): Output => ({
+    segments: OutputSegments.open(join(folder, stream)),
+    fifo: null,
+    isComplete: false,
+  });
+  const stdout = open('stdout');
+  try {
+    return [stdout, open('stderr')];
+  } catch (error) {
+    stdout.segments.close();
+    throw error;
   }
 }

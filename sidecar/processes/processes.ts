@@ -3,21 +3,17 @@ import { join } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { ProcessIdSchema } from '../../protocol/ids.ts';
 import { isPathError } from '../files/directory.ts';
-import { type SendResult, sendLine } from '../files/fifo.ts';
 import { processScript } from '../turns/launch-script.ts';
 import { RunDirectory } from '../turns/run-directory.ts';
+import { RunnerRequests } from '../turns/runner-requests.ts';
 import { TurnFiles } from '../turns/turn-files.ts';
-import { delay } from '../turns/wait.ts';
 import { IN_SANDBOX, PROCESS_LIMITS, type ProcessLaunch, type ProcessProgress } from '../wire.ts';
 import { loadPipeCalls, type PipeCalls, type PipeWaiter } from './pipes.ts';
 import { DurableProcess, type ProcessStream } from './process.ts';
 import { ProcessNote } from './process-note.ts';
 
-const REQUESTS = 'requests';
 const MAX_WAIT_MS = 60_000;
 const MAX_GRACE_MS = 600_000;
-/** How long a request waits for space in the FIFO, or for the runner to open it. */
-const REQUEST_TIMEOUT_MS = 2000;
 /** How long a removal waits for the end of a killed program. */
 const END_MS = 2000;
 /** The runner's keeper overwrites this with the exit code, so a full disk does not lose the code. */
@@ -45,6 +41,7 @@ export interface ProcessesOptions {
  */
 export class Processes {
   readonly #run: RunDirectory;
+  readonly #runner: RunnerRequests;
   readonly #folder: string;
   readonly #known = new Map<string, DurableProcess>();
   readonly #ready: Promise<void>;
@@ -54,6 +51,7 @@ export class Processes {
 
   constructor({ run, control }: ProcessesOptions) {
     this.#run = new RunDirectory(run);
+    this.#runner = new RunnerRequests(this.#run.root);
     this.#folder = join(control, IN_SANDBOX.processesName);
     mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
     // The native calls load when there is something to do: most sessions have no process.
@@ -71,7 +69,8 @@ export class Processes {
       this.#makeRoom();
       known = this.#create(launch, pipes, waiter);
     }
-    if (known.progress().state === 'starting') await this.#request(`process start ${processId}`, signal);
+    if (known.progress().state === 'starting')
+      await this.#runner.request(`process start ${processId}`, signal);
     return known.progress();
   }
 
@@ -116,7 +115,7 @@ export class Processes {
     const found = await this.#existing(processId);
     if (found.hasEnded) return;
     const grace = Math.round(Math.max(0, Math.min(graceMs, MAX_GRACE_MS)));
-    await this.#request(`process kill ${processId} ${grace}`, signal);
+    await this.#runner.request(`process kill ${processId} ${grace}`, signal);
   }
 
   /** After a sweep: processes that it has killed have ended. */
@@ -129,7 +128,7 @@ export class Processes {
     await this.#ready;
     const found = this.#find(processId);
     if (found === null) return;
-    if (!found.hasEnded && this.#send(`process kill ${processId} 0`) === 'sent') {
+    if (!found.hasEnded && this.#runner.send(`process kill ${processId} 0`) === 'sent') {
       await found.waitForEnd(END_MS, signal);
     }
     this.#discard(processId);
@@ -152,8 +151,15 @@ export class Processes {
   async #adoptAll(): Promise<void> {
     await this.#native();
     for (const id of this.list()) {
-      // A sidecar that was killed while it removed a process, or before it noted it, has left a folder without a note.
-      if (this.#find(id) === null) this.#discard(id);
+      try {
+        if (this.#find(id) !== null) continue;
+        // A sidecar that was killed while it removed a process, or before it noted it, has left a folder without a note.
+        this.#runner.send(`process kill ${id} 0`);
+        this.#discard(id);
+      } catch (error) {
+        // It fails alone, and is looked at again when somebody asks for it.
+        console.error(`process ${id}:`, error);
+      }
     }
   }
 
@@ -220,15 +226,19 @@ export class Processes {
   ): DurableProcess {
     const isThere = (): boolean => files !== null && this.#run.hasProcess(id, files.directory);
     const folder = join(this.#folder, id);
-    const process = new DurableProcess({ id, folder, note, files, isThere, pipes, waiter });
-    this.#known.set(id, process);
-    return process;
+    try {
+      const process = new DurableProcess({ id, folder, note, files, isThere, pipes, waiter });
+      this.#known.set(id, process);
+      return process;
+    } catch (error) {
+      files?.close();
+      throw error;
+    }
   }
 
   #makeRoom(): void {
     const ids = this.list();
-    const ended = ids
-      .flatMap((id) => this.#find(id) ?? [])
+    const ended = [...this.#known.values()]
       .filter(({ hasEnded }) => hasEnded)
       .sort((a, b) => a.createdAt - b.createdAt);
     for (const { id } of ended.slice(0, Math.max(0, ids.length - PROCESS_LIMITS.processes + 1))) {
@@ -246,21 +256,5 @@ export class Processes {
     this.#known.delete(id);
     rmSync(join(this.#folder, id), { recursive: true, force: true });
     this.#run.removeProcess(id);
-  }
-
-  #send(line: string): SendResult {
-    return sendLine(this.#run.root, REQUESTS, line);
-  }
-
-  async #request(line: string, signal: AbortSignal): Promise<void> {
-    const deadline = performance.now() + REQUEST_TIMEOUT_MS;
-    for (let sent = this.#send(line); sent !== 'sent'; sent = this.#send(line)) {
-      if (performance.now() > deadline) {
-        throw new HoldfastError('sandbox_lost', "The agent's container does not answer", {
-          why: 'its main process does not read its requests',
-        });
-      }
-      await delay(50, signal);
-    }
   }
 }

@@ -1,6 +1,6 @@
 import { closeSync, fstatSync, mkdirSync, openSync, readSync, readdirSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { errnoOf } from '../files/directory.ts';
+import { isFullDisk } from '../files/full-disk.ts';
 
 interface Segment {
   /** Offset of its first byte in the whole output. */
@@ -106,7 +106,7 @@ export class Scrollback {
       this.#segments.push(segment);
       return segment;
     } catch (error) {
-      if (isFull(error)) return null;
+      if (isFullDisk(error)) return null;
       throw error;
     }
   }
@@ -126,12 +126,7 @@ function written(segment: Segment, bytes: Buffer): boolean {
     segment.bytes += bytes.length;
     return true;
   } catch (error) {
-    if (isFull(error)) return false;
+    if (isFullDisk(error)) return false;
     throw error;
   }
-}
-
-function isFull(error: unknown): boolean {
-  const errno = errnoOf(error);
-  return errno === 'ENOSPC' || errno === 'EDQUOT';
 }

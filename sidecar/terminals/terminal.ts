@@ -4,6 +4,7 @@ import { TERMINAL_LIMITS, type WindowSize } from '../../protocol/terminals.ts';
 import { openForReading, sendLine, writeAvailable } from '../files/fifo.ts';
 import type { DirectoryWatcher } from '../turns/directory-watcher.ts';
 import type { TurnFiles } from '../turns/turn-files.ts';
+import { Waiters } from '../turns/wait.ts';
 import { delay } from '../turns/wait.ts';
 import type { TerminalProgress } from '../wire.ts';
 import type { Scrollback } from './scrollback.ts';
@@ -42,7 +43,7 @@ export class Terminal {
   readonly #options: TerminalOptions;
   readonly #decoder: OutputDecoder;
   readonly #stopListening: () => void;
-  readonly #waiting = new Set<() => void>();
+  readonly #waiters = new Waiters();
   #output: Socket | null = null;
   #outputEnded = false;
   #ended = false;
@@ -90,7 +91,7 @@ export class Terminal {
       const progress = this.progress();
       const left = deadline - performance.now();
       if (progress.state !== before || progress.state === 'ended' || left <= 0) return progress;
-      await this.#nextChange(left, signal);
+      await this.#waiters.nextChange(left, signal);
     }
   }
 
@@ -110,7 +111,7 @@ export class Terminal {
           const { offset: from, bytes } = scrollback.read(offset, limit);
           return { progress: { ...this.progress(), offset: from }, bytes };
         }
-        await this.#nextChange(left, signal);
+        await this.#waiters.nextChange(left, signal);
       }
     } finally {
       this.#readers -= 1;
@@ -185,7 +186,7 @@ export class Terminal {
       }
     }
     this.#checkForEnd();
-    this.#notify();
+    this.#waiters.notify();
   }
 
   #resizeAgain(): void {
@@ -219,7 +220,7 @@ export class Terminal {
     if (this.#decoder.hasBegun) scrollback.begin();
     scrollback.append(bytes);
     this.#pauseOrResume();
-    if (bytes.length > 0) this.#notify();
+    if (bytes.length > 0) this.#waiters.notify();
   }
 
   /** Resumes or pauses reading, depending on the readers. */
@@ -289,25 +290,6 @@ export class Terminal {
     clearTimeout(this.#sizeTimer);
     this.#output?.destroy();
     this.#output = null;
-    this.#notify();
-  }
-
-  #notify(): void {
-    for (const wake of [...this.#waiting]) wake();
-  }
-
-  /** Resolves at the next change or after `ms`. Rejects when the signal aborts. */
-  async #nextChange(ms: number, signal: AbortSignal): Promise<void> {
-    signal.throwIfAborted();
-    const { promise, resolve } = Promise.withResolvers<undefined>();
-    const wake = (): void => resolve(undefined);
-    const timer = setTimeout(wake, ms);
-    this.#waiting.add(wake);
-    signal.addEventListener('abort', wake, { once: true });
-    await promise;
-    clearTimeout(timer);
-    this.#waiting.delete(wake);
-    signal.removeEventListener('abort', wake);
-    signal.throwIfAborted();
+    this.#waiters.notify();
   }
 }

@@ -3,20 +3,16 @@ import { join } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { TerminalIdSchema } from '../../protocol/ids.ts';
 import { TERMINAL_LIMITS, type WindowSize } from '../../protocol/terminals.ts';
-import { type SendResult, sendLine } from '../files/fifo.ts';
 import { DirectoryWatcher } from '../turns/directory-watcher.ts';
 import { terminalScript } from '../turns/launch-script.ts';
 import { RunDirectory } from '../turns/run-directory.ts';
+import { RunnerRequests } from '../turns/runner-requests.ts';
 import { TurnFiles } from '../turns/turn-files.ts';
-import { delay } from '../turns/wait.ts';
 import type { TerminalLaunch, TerminalProgress } from '../wire.ts';
 import { Scrollback } from './scrollback.ts';
 import { Terminal } from './terminal.ts';
 
-const REQUESTS = 'requests';
 const MAX_WAIT_MS = 60_000;
-/** How long a request waits for space in the FIFO, or for the runner to open it. */
-const REQUEST_TIMEOUT_MS = 2000;
 
 export interface TerminalsOptions {
   /** The run directory, which is a mount point. */
@@ -39,11 +35,13 @@ const ABSENT: TerminalProgress = {
  */
 export class Terminals {
   readonly #run: RunDirectory;
+  readonly #runner: RunnerRequests;
   readonly #folder: string;
   readonly #known = new Map<string, Terminal>();
 
   constructor({ run, control }: TerminalsOptions) {
     this.#run = new RunDirectory(run);
+    this.#runner = new RunnerRequests(this.#run.root);
     this.#folder = join(control, 'terminals');
     mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
     // Reads our own directory, because the agent can create any number of names in the run directory.
@@ -65,7 +63,7 @@ export class Terminals {
     const files = TurnFiles.create(this.#run.terminals, terminalId, { launch: script }, []);
     const terminal = this.#adopt(terminalId, files);
     try {
-      await this.#request(`terminal open ${terminalId}`, signal);
+      await this.#runner.request(`terminal open ${terminalId}`, signal);
     } catch (error) {
       this.remove(terminalId);
       throw error;
@@ -102,13 +100,13 @@ export class Terminals {
 
   async close(terminalId: string, signal: AbortSignal): Promise<void> {
     this.#existing(terminalId);
-    await this.#request(`terminal close ${terminalId}`, signal);
+    await this.#runner.request(`terminal close ${terminalId}`, signal);
   }
 
   remove(terminalId: string): void {
     if (!this.#isOurs(terminalId)) return;
     const terminal = this.#known.get(terminalId);
-    if (terminal?.progress().state !== 'ended') this.#send(`terminal close ${terminalId}`);
+    if (terminal?.progress().state !== 'ended') this.#runner.send(`terminal close ${terminalId}`);
     this.#known.delete(terminalId);
     terminal?.close();
     Scrollback.open(join(this.#folder, terminalId), TERMINAL_LIMITS.scrollback).remove();
@@ -147,25 +145,9 @@ export class Terminals {
       files,
       watcher: new DirectoryWatcher(files.directory, () => undefined),
       scrollback: Scrollback.open(join(this.#folder, id), TERMINAL_LIMITS.scrollback),
-      request: (line) => this.#send(line) !== 'full',
+      request: (line) => this.#runner.send(line) !== 'full',
     });
     this.#known.set(id, terminal);
     return terminal;
-  }
-
-  #send(line: string): SendResult {
-    return sendLine(this.#run.root, REQUESTS, line);
-  }
-
-  async #request(line: string, signal: AbortSignal): Promise<void> {
-    const deadline = performance.now() + REQUEST_TIMEOUT_MS;
-    for (let sent = this.#send(line); sent !== 'sent'; sent = this.#send(line)) {
-      if (performance.now() > deadline) {
-        throw new HoldfastError('sandbox_lost', "The agent's container does not answer", {
-          why: 'its main process does not read its requests',
-        });
-      }
-      await delay(50, signal);
-    }
   }
 }

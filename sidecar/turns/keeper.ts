@@ -6,12 +6,12 @@ import type { TurnLaunch, TurnProgress } from '../wire.ts';
 import { DirectoryWatcher, type WatchMode } from './directory-watcher.ts';
 import { type AgentPaths, launchScript, workerCommand } from './launch-script.ts';
 import { RunDirectory } from './run-directory.ts';
+import { REQUESTS } from './runner-requests.ts';
 import { ABSENT_TURN, Turn, type TurnKind } from './turn.ts';
 import { sweepAgent } from './sweep.ts';
 import { type Stream, TurnFiles } from './turn-files.ts';
 import { delay, nextChange } from './wait.ts';
 
-const REQUESTS = 'requests';
 /** While output grows, a reader gets at most one answer per turn in this time, not one for every line. */
 const OUTPUT_INTERVAL_MS = 10;
 const MAX_WAIT_MS = 60_000;

@@ -3,9 +3,9 @@ import { closeSync, readSync } from 'node:fs';
 import type { Directory } from '../files/directory.ts';
 import { sendLine } from '../files/fifo.ts';
 import { type DirectoryWatcher } from './directory-watcher.ts';
+import { REQUESTS } from './runner-requests.ts';
 import { nextChange } from './wait.ts';
 
-const REQUESTS = 'requests';
 const ANSWER = 'swept';
 const ANSWER_BYTES = 100;
 const RETRY_MS = 50;

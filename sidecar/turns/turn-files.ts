@@ -14,6 +14,7 @@ import {
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Directory } from '../files/directory.ts';
 import { errnoOf, isPathError } from '../files/directory.ts';
+import { spaceError } from '../files/full-disk.ts';
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_RDWR, O_WRONLY } = constants;
 const SMALL_BYTES = 4096;
@@ -222,20 +223,5 @@ export class TurnFiles {
       if (errnoOf(error) === 'EAGAIN') return null;
       throw error;
     }
-  }
-}
-
-function spaceError(cause: unknown, what: string): unknown {
-  switch (errnoOf(cause)) {
-    case 'ENOSPC':
-    case 'EDQUOT':
-      return new HoldfastError('no_space', what, {
-        why: 'the disk is full',
-        next: 'free some space and try again',
-        cause,
-      });
-    case undefined:
-    default:
-      return cause;
   }
 }

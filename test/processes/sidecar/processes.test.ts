@@ -68,6 +68,19 @@ async function readUntil(id: string, wanted: string): Promise<string> {
   return text;
 }
 
+/** Whether a process of this sandbox has this command line. */
+function isNamed(words: string): boolean {
+  return readdirSync('/proc').some((pid) => {
+    if (!/^[0-9]+$/.test(pid)) return false;
+    try {
+      const isOurs = readFileSync(`/proc/${pid}/environ`, 'utf8').includes(host.agentSession);
+      return isOurs && readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ') === words;
+    } catch {
+      return false;
+    }
+  });
+}
+
 describe.skipIf(BUSYBOX === null)('durable processes', () => {
   test('a process gets its input, and its output, errors and exit code are read by offset', async () => {
     const id = await start('read a; echo "got $a"; echo oops >&2; cat; exit 7');
@@ -276,6 +289,34 @@ describe.skipIf(BUSYBOX === null)('durable processes', () => {
     await waitUntil('it is noticed', async () => (await channel.write(id, 0, Buffer.from('x\n'))).undecided);
     await channel.kill(id, 0);
     expect((await readAll(id)).status.state).toBe('ended');
+  });
+
+  test('a process whose note cannot be written or read keeps no other from being served', async () => {
+    const ended = await start('echo out; read go; exit 6');
+    const unknown = await start('echo up; exec sleep 1000');
+    const well = await start('echo well; read go; echo "$go"');
+    for (const [id, text] of [
+      [ended, 'out\n'],
+      [unknown, 'up\n'],
+      [well, 'well\n'],
+    ] as const)
+      await readUntil(id, text);
+    const note = host.path('control/processes', ended, 'note.json.new');
+    await host.replaceSidecar(async () => {
+      // The next sidecar finds the disk full when it notes the end.
+      symlinkSync('/dev/full', note);
+      writeFileSync(host.path('run/processes', ended, 'exit'), '6\n');
+      writeFileSync(host.path('control/processes', unknown, 'note.json'), '');
+    });
+    await channel.write(well, 0, Buffer.from('on\n'));
+    expect((await readAll(well)).text).toBe('well\non\n');
+    expect((await channel.status(unknown)).state).toBe('absent');
+    await waitUntil('it is gone', () => !isNamed('sleep 1000 '));
+    expect(await channel.status(ended)).toMatchObject({ state: 'running', stdout: { end: 4 } });
+    expect((await readAll(await start('echo another'))).text).toBe('another\n');
+    rmSync(note);
+    await waitUntil('its end is noted', async () => (await channel.status(ended)).state === 'ended');
+    expect((await readAll(ended)).status.exitCode).toBe(6);
   });
 
   test('an agent that damages the files of its process harms only itself', async () => {
