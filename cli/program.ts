@@ -3,6 +3,7 @@ import type { Argument } from 'commander';
 import type { CliIo } from './io.ts';
 import { Registry } from './registry.ts';
 import type { Runner } from './registry.ts';
+import { registerCheck } from './commands/check.ts';
 import { registerCompletion } from './commands/completion.ts';
 import { registerSearch } from './commands/conversation.ts';
 import { registerConnect } from './commands/connect.ts';
@@ -97,6 +98,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   registerWorkspace(registry);
   registerSnapshots(registry);
   registerReview(registry);
+  registerCheck(registry);
   registerPolicy(registry);
   registerSecrets(registry);
   registerHandoff(registry);
@@ -114,7 +116,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
       .description('show help for a command')
       .helpGroup(HEADINGS.maintenance),
   );
-  registry.registerUnavailable(root, ['check', 'setup', 'retention', 'serve']);
+  registry.registerUnavailable(root, ['setup', 'retention', 'serve']);
   registry.registerUnavailable(session, ['undelete', 'move']);
   return root;
 }

@@ -1,11 +1,11 @@
 import type { Result } from '../protocol/methods.ts';
 import { HoldfastError } from '../protocol/errors.ts';
 import type { HandoffTarget } from '../protocol/handoff.ts';
+import { PlainIgnoreRules } from '../protocol/plain-ignore.ts';
 import type { Risk } from '../protocol/risk.ts';
 import { fromText, type RawPath, readable } from '../project/raw-path.ts';
 import { type Change, type HandoffConnection, listChanges, type TreeNames } from './changes.ts';
 import { Contents } from './contents.ts';
-import { PlainIgnoreRules } from './ignored.ts';
 import { findCollisions, whyRefused } from './path-check.ts';
 import { matchesPattern, quarantineReasons } from './quarantine.ts';
 import { type CommittedEntry, readCommit, type Repository } from './repository.ts';

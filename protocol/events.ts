@@ -8,6 +8,7 @@ import {
   TurnStatusSchema,
 } from './entities.ts';
 import { AGENT_EVENTS } from './agent-events.ts';
+import { CHECK_EVENTS } from './checks.ts';
 import { EGRESS_EVENTS } from './egress.ts';
 import { HANDOFF_EVENTS } from './handoff.ts';
 import { MANIFEST_EVENTS } from './manifest.ts';
@@ -263,6 +264,7 @@ export const EVENT_SCHEMAS = {
   ...AGENT_EVENTS,
   ...HANDOFF_EVENTS,
   ...MANIFEST_EVENTS,
+  ...CHECK_EVENTS,
 
   /** A new version of the profile was deployed. The next turn uses it. */
   'profile.deployed': z.object({ profile: z.string(), version: z.number().int().positive() }),

@@ -26,6 +26,7 @@ import { FILES_METHODS } from './files.ts';
 import { HOST_METHODS, HOST_NOTIFICATIONS } from './host.ts';
 import { HANDOFF_METHODS } from './handoff.ts';
 import { HomeIdSchema, SnapshotIdSchema } from './ids.ts';
+import { CHECK_METHODS, CHECK_NOTIFICATIONS } from './checks.ts';
 import { MANIFEST_METHODS } from './manifest.ts';
 import { MEMORY_METHODS } from './memory.ts';
 import { ProfileNameSchema } from './profile.ts';
@@ -460,6 +461,7 @@ export const METHODS = {
   ...REVIEW_METHODS,
   ...HANDOFF_METHODS,
   ...MANIFEST_METHODS,
+  ...CHECK_METHODS,
 } as const satisfies Record<string, ClientMethodShape>;
 
 /** supervisor → client. */
@@ -482,6 +484,7 @@ export const NOTIFICATIONS = {
   ...CONVERSATION_NOTIFICATIONS,
   ...WATCH_NOTIFICATIONS,
   ...SEARCH_NOTIFICATIONS,
+  ...CHECK_NOTIFICATIONS,
   progress: PEER_NOTIFICATIONS.progress,
 } as const satisfies Record<string, { params: z.ZodType; bytes?: 'params' }>;
 

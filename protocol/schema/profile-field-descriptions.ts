@@ -109,5 +109,6 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'retention.memory': DURATION,
   snapshots:
     'auto: if the snapshot before a turn takes long or fails, the turn starts without it and says so. required: the turn waits for it, and fails without a complete one.',
-  checks: 'Commands by name that check the work of the agent. The editor runs them in the sandbox.',
+  checks:
+    'Commands by name that check the work of the agent. `holdfast check` and the editor run them in the sandbox.',
 };

@@ -81,6 +81,7 @@ export const MODULES = {
       ],
     ],
     handoff: ['base', 'store', 'history', 'snapshots', 'reviews'],
+    checks: ['base', 'store', 'history', 'snapshots', 'reviews', 'terminals', 'sessions'],
     manifests: ['base', 'store', 'history'],
     doctor: ['store', 'secrets', 'engine', 'sandboxes'],
     rpc: [
@@ -99,6 +100,7 @@ export const MODULES = {
       'terminals',
       'sessions',
       'handoff',
+      'checks',
       'manifests',
     ],
     daemon: [
@@ -122,6 +124,7 @@ export const MODULES = {
         'terminals',
         'sessions',
         'handoff',
+        'checks',
         'manifests',
         'doctor',
         'rpc',

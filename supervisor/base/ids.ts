@@ -4,7 +4,7 @@ const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
 const LENGTH = 16;
 
 export type IdKind =
-  'ses' | 'turn' | 'exec' | 'term' | 'sub' | 'snp' | 'rev' | 'perm' | 'proc' | 'hand' | 'man';
+  'ses' | 'turn' | 'exec' | 'term' | 'sub' | 'snp' | 'rev' | 'perm' | 'proc' | 'hand' | 'man' | 'chk';
 
 /** Creates ids: a kind and 80 random bits in lower-case base32. */
 export interface Ids {

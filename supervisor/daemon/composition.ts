@@ -20,6 +20,7 @@ import { Policies } from '../egress/policies.ts';
 import { nameResolver } from '../egress/resolver.ts';
 import { DockerEngine } from '../engine/docker/engine.ts';
 import type { Engine } from '../engine/port.ts';
+import { Checks } from '../checks/checks.ts';
 import { HandoffService } from '../handoff/handoff-service.ts';
 import { Manifests } from '../manifests/manifests.ts';
 import { Artifacts } from '../history/artifacts.ts';
@@ -64,6 +65,7 @@ import { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
 import { SnapshotService } from '../snapshots/snapshot-service.ts';
 import { LineageStores } from '../snapshots/store/lineage-stores.ts';
 import { TurnSnapshots } from '../snapshots/turn-snapshots.ts';
+import { CheckTrees } from '../reviews/check-trees.ts';
 import { ReviewDelivery } from '../reviews/review-delivery.ts';
 import { ReviewDecisions } from '../reviews/review-decisions.ts';
 import { ReviewTrees } from '../reviews/review-trees.ts';
@@ -180,6 +182,7 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
       running: (sessionId) => sandboxes.activeWork.count(sessionId),
       beforeMade: (session, made) => manifests.prepare(session, made),
     }),
+    checks: new Checks({ ...storage, ...snapshots, ...work, ...sessions, ...review }),
     manifests,
     profileService: createProfiles({ ...storage, ...network, ...sessions }, program, log),
     deletedSessions: new DeletedSessionContents({ ...storage, log: log.child('history') }),
@@ -600,7 +603,16 @@ function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & A
     views,
   });
   const hostFeed = createHostFeed({ ...below, views });
-  return { removal, restores, drainedSessions, interruptedWork, reconciler, sessionService, hostFeed };
+  return {
+    creation,
+    removal,
+    restores,
+    drainedSessions,
+    interruptedWork,
+    reconciler,
+    sessionService,
+    hostFeed,
+  };
 }
 
 /** The feed of the host hears of everything that changes what clients see of sessions. */
@@ -623,16 +635,18 @@ function createReviews(
   const { reviewRows: rows, filesConnections } = below;
   const own = { ...below, rows, mutex: new KeyedMutex(), workspace: new WorkspaceChanges(filesConnections) };
   const texts = new TextComparison(program.lineWorker);
+  const trees = new ReviewTrees(below);
   const reviews = new Reviews({
     ...own,
     texts,
-    trees: new ReviewTrees(below),
+    trees,
     finishPending: (sessionId) => reviewDecisions.finishPending(sessionId),
   });
   const reviewDecisions: ReviewDecisions = new ReviewDecisions({ ...own, reviews });
   below.removal.sessionDeleted.on(({ id }) => reviews.removeOfSession(id));
   const reviewDelivery = new ReviewDelivery({ ...own, reviews });
-  return { reviews, reviewDecisions, reviewDelivery, reviewTexts: texts };
+  const checkTrees = new CheckTrees({ reviews, trees });
+  return { reviews, reviewDecisions, reviewDelivery, checkTrees, reviewTexts: texts };
 }
 
 function createProfiles(below: Storage & Network & SessionLayer, program: Program, log: Log) {

@@ -11,6 +11,7 @@ import { searchHandlers } from '../rpc/handlers/search.ts';
 import { watchHandlers } from '../rpc/handlers/watch.ts';
 import { reviewHandlers } from '../rpc/handlers/review.ts';
 import { snapshotHandlers } from '../rpc/handlers/snapshot.ts';
+import { checkHandlers } from '../rpc/handlers/check.ts';
 import { handoffHandlers } from '../rpc/handlers/handoff.ts';
 import { manifestHandlers } from '../rpc/handlers/manifest.ts';
 import { deployHandlers } from '../rpc/handlers/deploy.ts';
@@ -103,6 +104,10 @@ export function createHandlers(
     ...permissionHandlers<ClientPeer>({ ...services, sessionId }),
     ...handoffHandlers<ClientPeer>(services),
     ...manifestHandlers<ClientPeer>({
+      ...services,
+      findSession: (reference) => sessionService.find(reference),
+    }),
+    ...checkHandlers<ClientPeer>({
       ...services,
       findSession: (reference) => sessionService.find(reference),
     }),

@@ -167,6 +167,7 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
     case 'handoff.made':
     case 'handoff.undone':
     case 'manifest.made':
+    case 'check.ended':
       return state;
   }
 }

@@ -2,6 +2,7 @@ import { lstat, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { CheckResultSchema } from '../../protocol/checks.ts';
 import { HunkSchema, ReviewFileSchema, ReviewSchema } from '../../protocol/review.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
 import { TestHome } from '../setup/test-home.ts';
@@ -13,6 +14,9 @@ const DiffSchema = z.object({
   files: z.array(z.object({ file: ReviewFileSchema, hunks: z.array(HunkSchema) })),
 });
 
+const CHECKED =
+  'persistence: persistent\n' +
+  `checks: { clean: 'cat a; test ! -e b && test -e deps/x && touch written', other: 'exit 3' }\n`;
 const BEFORE =
   'seq 20 > lines; echo keep > same; echo old > gone; printf "#!/bin/sh\\n" > tool; mkdir d; echo m > d/moved; ln -s same link';
 const AFTER =
@@ -25,7 +29,7 @@ describe('reviewing what an agent did through its shell', () => {
   let base: string;
   beforeAll(async () => {
     home = await TestHome.create();
-    await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell', CHECKED))]);
     id = CreatedSchema.parse(await home.runJson(['session', 'create', 'shell', '--name', 'main'])).session.id;
     await home.runOk(['prompt', 'main', BEFORE]);
     base = z.object({ id: z.string() }).parse(await home.runJson(['snapshot', 'create', 'main'])).id;
@@ -113,5 +117,37 @@ describe('reviewing what an agent did through its shell', () => {
     expect(code).toBe(1);
     expect(stderr).toMatch(/^error conflict: /);
     expect(await readFile(inside('blob'), 'utf8')).toBe('mine\n');
+  });
+
+  test('checks judge the workspace, or exactly what was accepted in a sandbox that leaves nothing behind', async () => {
+    const session = CreatedSchema.parse(
+      await home.runJson(['session', 'create', 'shell', '--name', 'judged']),
+    );
+    const ofJudged = (path: string): string => join(home.path, 'workspaces', session.session.id, path);
+    await home.runOk(['prompt', 'judged', 'echo deps/ > .gitignore; echo 1 > a']);
+    const begun = z.object({ id: z.string() }).parse(await home.runJson(['snapshot', 'create', 'judged'])).id;
+    await home.runOk(['prompt', 'judged', 'echo 2 > a; echo bad > b; mkdir deps; echo dependency > deps/x']);
+    await home.runOk(['review', 'judged', '--base', `snapshot:${begun}`]);
+    await home.runOk(['review', 'accept', 'judged', 'a']);
+
+    const ResultsSchema = z.object({ checks: z.array(CheckResultSchema) });
+    const accepted = await home.run(['check', 'judged', 'clean', '--accepted', '--json']);
+    expect(accepted).toMatchObject({ code: 0 });
+    const [good] = ResultsSchema.parse(JSON.parse(accepted.stdout)).checks;
+    expect(good).toMatchObject({ exitCode: 0, of: 'accepted', outputBytes: 2, review: { ignored: 1 } });
+    await expect(lstat(ofJudged('written'))).rejects.toThrow('ENOENT');
+
+    const text = await home.run(['check', 'judged']);
+    expect([text.code, text.stdout]).toEqual([
+      1,
+      expect.stringMatching(/^clean {2}failed with exit code 1 .*\nother {2}failed with exit code 3 .*\n$/),
+    ]);
+    expect(text.stderr).toContain('2\n');
+    const told = await home.runOk(['session', 'events', 'judged', '--type', 'check.ended', '--json']);
+    expect(told).toContain(good?.tree);
+    const { sessions } = z
+      .object({ sessions: z.array(z.object({ name: z.string() })) })
+      .parse(await home.runJson(['session', 'list']));
+    expect(sessions.map(({ name }) => name).sort()).toEqual(['judged', 'main']);
   });
 });

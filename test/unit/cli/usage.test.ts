@@ -42,9 +42,9 @@ describe('a command line that is wrong ends with 2 and says how', () => {
   test.each([
     ['snapshot', 'export', 'a'],
     ['setup', 'status', 'a'],
-    ['check', 'a', '--json'],
-    ['check', 'a'],
-    ['check', 'a', '--to', 'branch'],
+    ['setup', 'run', 'a', '--json'],
+    ['setup', 'run', 'a'],
+    ['retention', 'plan', '--to', 'branch'],
     ['secret', 'login', 'anthropic'],
     ['retention', 'plan'],
     ['serve', '--port', '1'],

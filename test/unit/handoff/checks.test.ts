@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { PlainIgnoreRules } from '../../../handoff/ignored.ts';
+import { PlainIgnoreRules } from '../../../protocol/plain-ignore.ts';
 import { findCollisions, whyRefused } from '../../../handoff/path-check.ts';
 import { matchesPattern } from '../../../handoff/quarantine.ts';
 

@@ -52,6 +52,7 @@ const READING: readonly MethodName[] = [
   'handoff/contents',
   'manifest/show',
   'manifest/key',
+  'check/list',
 ];
 
 /** Methods that change something and leave the same state when the same parameters are sent again, and why. */

@@ -1,4 +1,5 @@
-import type { RawPath } from '../project/raw-path.ts';
+/** Bytes of a path as latin1: a character for each. */
+type RawPath = string;
 
 /** Bounds for rules that an agent may have written. */
 const MAX_RULES = 500;

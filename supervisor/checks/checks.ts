@@ -1,0 +1,206 @@
+import { type CheckResult, CheckResultSchema, type CheckSubject } from '../../protocol/checks.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Ids } from '../base/ids.ts';
+import type { Contents } from '../history/contents.ts';
+import type { EventLog } from '../history/event-log.ts';
+import type { CheckTrees } from '../reviews/check-trees.ts';
+import type { Removal } from '../sessions/removal.ts';
+import type { SessionCreation } from '../sessions/session-creation.ts';
+import type { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
+import type { Database } from '../store/database.ts';
+import type { Profiles } from '../store/profiles.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import type { Snapshots } from '../store/snapshots.ts';
+import type { Execs } from '../terminals/execs.ts';
+import { KeptOutput } from './kept-output.ts';
+
+const WORKSPACE = '/workspace';
+const PAGE_EVENTS = 1000;
+
+export interface ChecksOptions {
+  readonly database: Database;
+  readonly profiles: Pick<Profiles, 'getOrThrow'>;
+  readonly snapshots: Pick<Snapshots, 'getOrThrow'>;
+  readonly events: EventLog;
+  readonly contents: Pick<Contents, 'insert'>;
+  readonly execs: Pick<Execs, 'start'>;
+  readonly snapshotCreation: Pick<SnapshotCreation, 'withCurrentTree'>;
+  readonly checkTrees: CheckTrees;
+  readonly creation: Pick<SessionCreation, 'insert'>;
+  readonly removal: Pick<Removal, 'deleteSession'>;
+  readonly ids: Ids;
+  /** ms since 1970. */
+  readonly now: () => number;
+}
+
+export interface CheckRequest {
+  readonly name: string;
+  readonly of: CheckSubject;
+  readonly signal: AbortSignal;
+  /** Resolves when the client can take more. */
+  readonly onOutput: (stream: 'stdout' | 'stderr', bytes: Buffer) => Promise<void>;
+  readonly onProgress: (stage: string) => void;
+}
+
+/** What is judged, and where. */
+interface Subject {
+  readonly sessionId: string;
+  readonly tree: string;
+  readonly review: CheckResult['review'];
+}
+
+/**
+ * Runs the checks of profiles. What is accepted in a review is checked in a session of its own, which is deleted afterwards, also by
+ * the next supervisor: whatever a check writes, the tree that it judged stays as it is.
+ */
+export class Checks {
+  readonly #options: ChecksOptions;
+
+  constructor(options: ChecksOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Runs one check and records its result. Errors: `not_found` without such a check or review, `cancelled`, `sandbox_lost`, those of
+   * an exec.
+   */
+  async run(session: SessionRow, request: CheckRequest): Promise<CheckResult> {
+    const { name, of, signal } = request;
+    const checks = this.#checksOf(session);
+    const command = Object.hasOwn(checks, name) ? checks[name] : undefined;
+    if (command === undefined) {
+      const names = Object.keys(checks);
+      throw new HoldfastError(
+        'not_found',
+        `The profile ${session.profile} has no check ${JSON.stringify(name)}`,
+        {
+          next:
+            names.length === 0
+              ? 'add some to holdfast.yaml (checks: { test: npm test }) and deploy it again'
+              : `it has ${names.join(', ')}`,
+        },
+      );
+    }
+    if (of === 'workspace') {
+      request.onProgress('Scanning the workspace');
+      const tree = await this.#options.snapshotCreation.withCurrentTree(
+        session.id,
+        (_store, { root }) => Promise.resolve(root),
+        { signal },
+      );
+      return await this.#judge(session, { sessionId: session.id, tree, review: null }, command, request);
+    }
+    const subject = await this.#forkAccepted(session, request);
+    try {
+      return await this.#judge(session, subject, command, request);
+    } finally {
+      await this.#options.removal.deleteSession(subject.sessionId, 'its check has ended');
+    }
+  }
+
+  /** The checks of the profile, each with its newest result. */
+  list(
+    session: SessionRow,
+    of: CheckSubject | undefined,
+  ): { name: string; command: string; last: CheckResult | null }[] {
+    const newest = this.#newest(session.id, of);
+    return Object.entries(this.#checksOf(session)).map(([name, command]) => ({
+      name,
+      command,
+      last: newest.get(name) ?? null,
+    }));
+  }
+
+  #checksOf({ profile }: SessionRow): Readonly<Record<string, string>> {
+    return this.#options.profiles.getOrThrow(profile).config.checks ?? {};
+  }
+
+  #newest(sessionId: string, of: CheckSubject | undefined): Map<string, CheckResult> {
+    const { events } = this.#options;
+    const newest = new Map<string, CheckResult>();
+    for (let after = 0; ;) {
+      const page = events.read(sessionId, { type: 'check.ended', after, limit: PAGE_EVENTS });
+      for (const { data } of page) {
+        const result = CheckResultSchema.safeParse(data).data;
+        if (result !== undefined && (of === undefined || result.of === of)) newest.set(result.name, result);
+      }
+      const last = page.at(-1);
+      if (last === undefined || page.length < PAGE_EVENTS) return newest;
+      after = last.seq;
+    }
+  }
+
+  /** A session whose workspace becomes the tree to judge before its first use. */
+  async #forkAccepted(session: SessionRow, { signal, onProgress }: CheckRequest): Promise<Subject> {
+    const { checkTrees, profiles, snapshots, creation } = this.#options;
+    onProgress('Storing what is accepted');
+    return await checkTrees.store(
+      session,
+      ({ reviewId, targetSnapshot, accepted, root, ignored }): Subject => {
+        const from = { ...snapshots.getOrThrow(targetSnapshot), root, stateRoot: null };
+        const profile = profiles.getOrThrow(session.profile);
+        const fork = creation.insert(profile, { throwaway: true, from });
+        return { sessionId: fork.id, tree: root, review: { id: reviewId, accepted, ignored } };
+      },
+      signal,
+    );
+  }
+
+  async #judge(
+    session: SessionRow,
+    { sessionId, tree, review }: Subject,
+    command: string,
+    { name, of, signal, onOutput, onProgress }: CheckRequest,
+  ): Promise<CheckResult> {
+    const { database, events, contents, ids, now } = this.#options;
+    onProgress(`Running ${name}`);
+    const output = new KeptOutput();
+    const began = now();
+    const exitCode = await this.#execute(sessionId, command, signal, async (stream, bytes) => {
+      output.add(bytes);
+      await onOutput(stream, bytes);
+    });
+    const ms = Math.max(0, Math.round(now() - began));
+    return database.transaction(() => {
+      const content = contents.insert(session.id, output.bytes());
+      const found = { name, command, of, tree, review, exitCode, ms, content, outputBytes: output.total };
+      const result: CheckResult = { checkId: ids.next('chk'), ...found };
+      events.append(session.id, [{ type: 'check.ended', data: result }]);
+      return result;
+    });
+  }
+
+  /** The exit code. The command ends when the signal aborts. */
+  async #execute(
+    sessionId: string,
+    command: string,
+    signal: AbortSignal,
+    output: (stream: 'stdout' | 'stderr', bytes: Buffer) => Promise<void>,
+  ): Promise<number> {
+    const exited = Promise.withResolvers<number | null>();
+    const aborted = Promise.withResolvers<never>();
+    const abort = (): void => aborted.reject(HoldfastError.from(signal.reason));
+    aborted.promise.catch(() => undefined);
+    signal.throwIfAborted();
+    signal.addEventListener('abort', abort, { once: true });
+    try {
+      await this.#options.execs.start(
+        sessionId,
+        { command: ['sh', '-c', command], tty: null, stdin: false, env: {}, cwd: WORKSPACE },
+        {
+          output: (_execId, stream, bytes) => output(stream, bytes),
+          exited: (_execId, exitCode) => {
+            exited.resolve(exitCode);
+            return Promise.resolve();
+          },
+          disconnected: aborted.promise.catch(() => undefined),
+        },
+      );
+      const exitCode = await Promise.race([exited.promise, aborted.promise]);
+      if (exitCode !== null) return exitCode;
+      throw new HoldfastError('sandbox_lost', 'The check did not finish', { why: 'its sandbox was lost' });
+    } finally {
+      signal.removeEventListener('abort', abort);
+    }
+  }
+}
