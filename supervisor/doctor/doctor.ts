@@ -25,7 +25,7 @@ export interface DoctorOptions {
   readonly now?: () => number;
 }
 
-/** Checks everything that sessions depend on. Changes nothing. */
+/** Checks everything that sessions depend on. Changes nothing; a container that it starts is removed. */
 export class Doctor {
   readonly #options: DoctorOptions;
 
@@ -103,7 +103,25 @@ export class Doctor {
           : problem(name, `${reference} is not on the engine: ${needed}`, HOW_TO_GET_HOLDFAST_IMAGES),
       ),
     );
-    return [...capabilityChecks(engine.status()), ...factChecks(facts, middle), ...images];
+    const isolation = await this.#isolation();
+    return [...capabilityChecks(engine.status()), ...factChecks(facts, middle), isolation, ...images];
+  }
+
+  /** Tried in a container: what an engine says about itself and what it does are two things. */
+  async #isolation(): Promise<Check> {
+    const { engine, program } = this.#options;
+    if (!(await engine.images.has(program.sidecarImage)))
+      return warning('system calls', 'not tried: the sidecar image is missing', HOW_TO_GET_HOLDFAST_IMAGES);
+    try {
+      await engine.tryIsolation();
+      return ok('system calls', "filtered by Holdfast's own profile (tried in a container)");
+    } catch (error) {
+      return problem(
+        'system calls',
+        HoldfastError.from(error).sentence,
+        'use an engine that applies the seccomp profile of a container: Docker 20.10.10 or newer on a kernel with seccomp, and a `runtime` that does (runc); until then sandboxes can open AF_VSOCK sockets, past all egress rules',
+      );
+    }
   }
 
   async #sessions(): Promise<Check[]> {

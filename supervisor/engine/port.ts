@@ -57,6 +57,9 @@ export interface Engine {
   workspacePath(spec: WorkspaceSpec): string | null;
   /** The name of the volume; null if the workspace is a directory. */
   workspaceVolume(spec: WorkspaceSpec): string | null;
+  /** Fails if a container like those of sandboxes could make system calls that sandboxes must not make. */
+  tryIsolation(): Promise<void>;
+
   /** Makes a deployed version of a profile's code mountable by sandboxes. */
   publishCode(profile: string, version: number, directory: string): Promise<void>;
   removeCode(profile: string, version: number): Promise<void>;

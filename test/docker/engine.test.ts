@@ -11,6 +11,7 @@ import {
   runShell,
 } from '../engine-harness/engine-fixture.ts';
 import { engineAt } from '../engine-harness/private-engine.ts';
+import { SECCOMP_TRIAL } from '../../supervisor/engine/docker/seccomp-profile.ts';
 import { soakCount } from '../setup/run-length.ts';
 
 const docker = engineAt('/var/run/docker.sock');
@@ -35,6 +36,21 @@ async function mountsOf(container: string): Promise<string[]> {
   const { Mounts } = await docker.getContainer(container).inspect();
   return Mounts.filter(({ Type }) => Type === 'volume').map(({ Name }) => Name ?? '');
 }
+
+test('the engine applies the filter of system calls, and one that does not is found out', async () => {
+  await engine.tryIsolation();
+  const withDefault = await docker.createContainer({
+    Image: __SIDECAR_IMAGE__,
+    Cmd: ['busybox', 'sh', '-c', SECCOMP_TRIAL],
+    HostConfig: { NetworkMode: 'none', CapDrop: ['ALL'] },
+  });
+  try {
+    await withDefault.start();
+    expect(await withDefault.wait()).toMatchObject({ StatusCode: 1 });
+  } finally {
+    await withDefault.remove({ force: true });
+  }
+});
 
 describe('a sandbox', () => {
   test('is hardened as seen from inside, and has a user name', async () => {

@@ -2,6 +2,7 @@ import type { ContainerCreateOptions, MountSettings } from 'dockerode';
 import { HOST_MACHINE } from '../../../protocol/egress.ts';
 import { IN_SANDBOX } from '../../../sidecar/wire.ts';
 import type { SandboxSpec } from '../port.ts';
+import { SECCOMP_PROFILE } from './seccomp-profile.ts';
 
 /** The network namespace of a container. */
 export type NetworkNamespace = 'none' | { readonly joins: string };
@@ -13,11 +14,11 @@ const CHORE_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER'];
 /** Below the daemon's own limit on all machines seen: raising it would require a privilege that a daemon may lack. */
 const OPEN_FILES = 16384;
 
-/** Options of every container: no privileges, only mounts are writable, nothing goes to the host's log. */
+/** Options of every container: no privileges, our own filter of system calls, only mounts are writable, nothing goes to the host's log. */
 function hardened(memoryBytes: number, pids: number): NonNullable<ContainerCreateOptions['HostConfig']> {
   return {
     CapDrop: ['ALL'],
-    SecurityOpt: ['no-new-privileges:true'],
+    SecurityOpt: ['no-new-privileges:true', `seccomp=${SECCOMP_PROFILE}`],
     ReadonlyRootfs: true,
     Init: true,
     IpcMode: 'private',

@@ -38,6 +38,7 @@ import type { MountStrategy } from './mount-strategy.ts';
 import { SandboxPrograms } from './programs.ts';
 import type { InfoReply } from './replies.ts';
 import { Sandboxes } from './sandboxes.ts';
+import { SECCOMP_TRIAL } from './seccomp-profile.ts';
 import { VolumeMountStrategy } from './volume-mounts.ts';
 
 export interface DockerEngineOptions {
@@ -71,6 +72,8 @@ const TIMEOUTS: EngineTimeouts = { queryMs: 10_000, operationMs: 60_000 };
 const OWN_PROCESSES = 2;
 const PING_MS = 15_000;
 const CLOSE_MS = 3000;
+
+const NOBODY = { uid: 65534, gid: 65534 } as const;
 
 /**
  * Runs sandboxes through the Docker Engine API. Connects in the background at once; `close` disconnects and leaves
@@ -169,6 +172,12 @@ export class DockerEngine implements Engine {
     } catch (error) {
       throw toHoldfastError(error, what);
     }
+  }
+
+  async tryIsolation(): Promise<void> {
+    const what = "The engine does not apply Holdfast's filter of system calls";
+    const command = ['busybox', 'sh', '-c', SECCOMP_TRIAL];
+    await this.#helpers.run({ what, command, mounts: [], user: NOBODY }).catch(leave(what));
   }
 
   startSidecar(spec: SandboxSpec): Promise<void> {

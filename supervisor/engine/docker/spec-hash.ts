@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { SandboxSpec } from '../port.ts';
+import { SECCOMP_VERSION } from './seccomp-profile.ts';
 
 /** For each container, a hash of everything whose change requires a new one; the label `dev.holdfast.spec`. */
 export function specHashes(
@@ -14,6 +15,7 @@ export function specHashes(
     backing: spec.workspace.backing,
     runtime: spec.runtime,
     programs,
+    seccomp: SECCOMP_VERSION,
   };
   const env = Object.entries(spec.env).sort(([one], [other]) => (one < other ? -1 : 1));
   const { profile, version } = spec.code;

@@ -62,7 +62,7 @@ describe('without the proxy nothing is reachable', () => {
     expect(succeeded(await fixture.runAttack(OutcomesSchema, { deed: 'names' }))).toEqual([]);
   });
 
-  test('no raw, packet or ping sockets reach anything, and no interface or namespace can be created', async () => {
+  test('no raw, packet or ping sockets reach anything, none leads to a hypervisor, and no interface or namespace can be created', async () => {
     const outcomes = await fixture.runAttack(OutcomesSchema, { deed: 'kernel' });
     expect(succeeded(outcomes)).toEqual([]);
   });

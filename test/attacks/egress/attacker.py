@@ -102,6 +102,40 @@ def new_route():
         return "made"
 
 
+# Numbers of system calls: x86-64, and arm64 like all newer ones.
+NUMBERS = {"socket": (41, 198), "io_uring_setup": (425, 425)}
+
+
+def system_call(name, *values, flag=0):
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = NUMBERS[name][0 if os.uname().machine == "x86_64" else 1] | flag
+    made = libc.syscall(ctypes.c_long(number), *(v if isinstance(v, ctypes.Array) else ctypes.c_long(v) for v in values))
+    if made < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    os.close(made)
+    return "made"
+
+
+def x32_socket():
+    """By its number of another ABI, which may end the process."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            system_call("socket", 40, 1, 0, flag=0x40000000)
+            os._exit(0)
+        except OSError as error:
+            os._exit(error.errno)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code != 0:
+        raise OSError(abs(code), "killed" if code < 0 else os.strerror(code))
+    return "made"
+
+
+def io_uring():
+    """It opens sockets of any family without the system call for it."""
+    return system_call("io_uring_setup", 4, ctypes.create_string_buffer(120))
+
+
 def unshare(flags):
     libc = ctypes.CDLL(None, use_errno=True)
     pid = os.fork()
@@ -119,6 +153,13 @@ def kernel():
         "ping socket": outcome(lambda: ping(socket.SOCK_DGRAM)),
         "raw ipv6": outcome(lambda: raw_socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)),
         "packet": outcome(lambda: raw_socket(socket.AF_PACKET, socket.SOCK_RAW, 3)),
+        "hypervisor": outcome(lambda: raw_socket(40, socket.SOCK_STREAM)),
+        "hypervisor, datagrams": outcome(lambda: raw_socket(40, socket.SOCK_DGRAM)),
+        # The kernel reads the lower half of the argument, a filter all of it.
+        "hypervisor, high bits": outcome(lambda: system_call("socket", 40 | 1 << 32, 1, 0)),
+        "hypervisor, x32": outcome(x32_socket),
+        "hypervisor, io_uring": outcome(io_uring),
+        "crypto": outcome(lambda: raw_socket(38, socket.SOCK_SEQPACKET)),
         "new interface": outcome(new_route),
         "new user namespace": outcome(lambda: unshare(0x10000000)),
         "new network namespace": outcome(lambda: unshare(0x40000000)),

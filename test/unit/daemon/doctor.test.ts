@@ -91,7 +91,6 @@ describe('the machine', () => {
       { inotify: { instances: 128, watches: 200_000, used: 120 } },
       'warning inotify',
     ],
-    ['sockets to a hypervisor', { vsock: true }, 'warning hypervisor'],
     ['few watches', { inotify: { instances: 128, watches: 8192, used: 0 } }, 'warning inotify'],
   ])('%s', (_, facts, found) => {
     expect(bad(ofMachine(facts))).toEqual([found]);
