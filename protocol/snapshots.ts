@@ -12,7 +12,7 @@ export const MAX_MISSING_PATHS = 100;
 /** How many of the paths that a patch omits one response lists. */
 export const MAX_OMITTED_PATHS = 100;
 
-/** `manual`: requested by a user or program. All others are automatic and are thinned out with age. */
+/** `manual`: requested by a user or program, `agent`: by the session's agent. All but `manual` are thinned out with age. */
 export const SNAPSHOT_REASONS = [
   'manual',
   'before-turn',
@@ -21,6 +21,7 @@ export const SNAPSHOT_REASONS = [
   'before-delete',
   'before-review',
   'before-handoff',
+  'agent',
 ] as const;
 export const SnapshotReasonSchema = z.enum(SNAPSHOT_REASONS);
 export type SnapshotReason = z.infer<typeof SnapshotReasonSchema>;

@@ -3,8 +3,8 @@ import { HoldfastError } from '../protocol/errors.ts';
 import type { BufferPool } from '../protocol/wire/buffer-pool.ts';
 import { Peer } from '../protocol/wire/peer.ts';
 import { STORE_CALLS } from '../snapshot-format/sidecar-calls.ts';
-import { EMPTY_MAP, withBytes } from '../protocol/wire/shapes.ts';
-import { acceptConnection } from './egress/accept.ts';
+import { EMPTY_MAP, type HandlerContext, withBytes } from '../protocol/wire/shapes.ts';
+import { type AcceptingPeer, acceptConnection } from './egress/accept.ts';
 import type { EgressListener } from './egress/listener.ts';
 import type { EgressListeners } from './egress/listeners.ts';
 import { Directory } from './files/directory.ts';
@@ -68,6 +68,17 @@ export function serveConnection(
   const { promise: closed, resolve: close } = Promise.withResolvers<undefined>();
   stream.once('close', () => close(undefined));
   const accepts = new Set<EgressListener>();
+  const acceptFrom = (
+    listener: EgressListener,
+    { peer, signal, progress }: HandlerContext<AcceptingPeer>,
+  ): Promise<{ waiting: number }> => {
+    if (!accepts.has(listener)) listener.lease(closed);
+    accepts.add(listener);
+    return acceptConnection(listener, peer, signal, {
+      listening: () => progress('listening'),
+      refused: (count) => progress('refused', count, undefined, 'connections'),
+    });
+  };
   return new Peer({
     stream,
     name: 'the supervisor',
@@ -153,15 +164,8 @@ export function serveConnection(
       ...watchHandlers(trees, closed),
       ...searchHandlers(files, ripgrep, closed),
       ...snapshotHandlers(snapshots),
-      'egress/accept': (target, { peer, signal, progress }) => {
-        const listener = egress.forTarget(target);
-        if (!accepts.has(listener)) listener.lease(closed);
-        accepts.add(listener);
-        return acceptConnection(listener, peer, signal, {
-          listening: () => progress('listening'),
-          refused: (count) => progress('refused', count, undefined, 'connections'),
-        });
-      },
+      'egress/accept': (target, context) => acceptFrom(egress.forTarget(target), context),
+      'tools/accept': (_params, context) => acceptFrom(egress.tools, context),
       'files/seed': ({ entries }, { bytes, signal }) => seedWorkspace(files, entries, bytes, signal),
       'workspace/read': ({ path }) => {
         const bytes = readWorkspaceFile(workspace, path);

@@ -412,6 +412,11 @@ export const SIDECAR_METHODS = {
     }),
     result: z.object({ waiting: z.number().int().nonnegative() }),
   },
+  /** The same for the port on which processes of the sandbox call the tools of Holdfast (`AGENT_TOOLS`). */
+  'tools/accept': {
+    params: z.object({}),
+    result: z.object({ waiting: z.number().int().nonnegative() }),
+  },
   /** Reads a small file below /workspace as the agent sees it, for conformance checks and `doctor`. At most 1 MiB. */
   'workspace/read': {
     params: z.object({ path: z.string() }),

@@ -34,6 +34,8 @@ function formatReason({ reason, turn }: Pick<Snapshot, 'reason' | 'turn'>): stri
   switch (reason) {
     case 'manual':
       return 'Snapshot';
+    case 'agent':
+      return 'Snapshot by the agent';
     case 'before-turn':
       return turn === null || turn.prompt === '' ? 'Before a turn' : `Before "${shorten(turn.prompt)}"`;
     case 'before-handoff':

@@ -64,6 +64,19 @@ export const MODULES = {
     sandboxes: ['base', 'store', 'history', 'engine', 'egress', 'workspace'],
     agents: ['base', 'store', 'history', 'conversation', 'workspace', 'sandboxes'],
     snapshots: ['base', 'store', 'history', 'engine', 'profiles', 'workspace', 'sandboxes'],
+    tools: [
+      ...[
+        'base',
+        'store',
+        'history',
+        'conversation',
+        'egress',
+        'workspace',
+        'sandboxes',
+        'agents',
+        'snapshots',
+      ],
+    ],
     reviews: ['base', 'store', 'history', 'workspace', 'snapshots'],
     turns: ['base', 'store', 'history', 'conversation', 'agents', 'workspace', 'sandboxes'],
     terminals: ['base', 'store', 'history', 'engine', 'workspace', 'sandboxes'],
@@ -119,6 +132,7 @@ export const MODULES = {
       ...[
         'agents',
         'snapshots',
+        'tools',
         'reviews',
         'turns',
         'terminals',

@@ -67,6 +67,7 @@ export const AFFECTED = {
     'test/attacks/files',
     'test/faults/files.test.ts',
   ],
+  'sidecar/guest/tools.sh': ['test/processes/tools', 'test/docker/agents.test.ts'],
   'sidecar/guest/': [
     'test/processes/sidecar',
     'test/docker/workers.test.ts',

@@ -1,3 +1,4 @@
+import { AGENT_TOOLS } from '../../protocol/agent-tools.ts';
 import { EGRESS_PROXY, HOST_MACHINE } from '../../protocol/egress.ts';
 import { EgressListener } from './listener.ts';
 
@@ -11,16 +12,19 @@ export interface EgressTarget {
 
 /**
  * The listeners on the sandbox's loopback: one for the proxy, one for each forwarded port of the supervisor's machine,
- * and one for each credential.
+ * one for each credential, and one for the tools of the agent.
  */
 export class EgressListeners {
   readonly #proxyPort: number;
   #proxy: EgressListener | undefined;
   readonly #forwards = new Map<number, EgressListener>();
   readonly #credentials = new Map<number, EgressListener>();
+  /** For the tools that Holdfast offers to agents. */
+  readonly tools: EgressListener;
 
-  constructor(proxyPort: number = EGRESS_PROXY.port) {
+  constructor(proxyPort: number = EGRESS_PROXY.port, toolsPort: number = AGENT_TOOLS.port) {
     this.#proxyPort = proxyPort;
+    this.tools = new EgressListener(AGENT_TOOLS.host, toolsPort);
   }
 
   forTarget({ hostPort, credentialPort }: EgressTarget): EgressListener {
@@ -38,6 +42,7 @@ export class EgressListeners {
 
   close(): void {
     this.#proxy?.close();
+    this.tools.close();
     for (const listener of [...this.#forwards.values(), ...this.#credentials.values()]) listener.close();
   }
 }

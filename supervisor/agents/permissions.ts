@@ -19,6 +19,8 @@ export interface PermissionsOptions {
   readonly sessions: Sessions;
   /** The turn still runs: its agent can hear the answer. */
   readonly isRunning: (turnId: string) => boolean;
+  /** What an answer leads to, in its transaction. */
+  readonly onAnswering?: (row: PermissionRow, option: PermissionOption) => void;
   /** Tells the agent, after the answer is stored. */
   readonly onAnswered: (sessionId: string, permissionId: string, option: PermissionOption) => void;
   readonly now: () => number;
@@ -32,7 +34,7 @@ export interface PermissionPage {
 
 /** What agents ask people. A permission waits as long as its turn runs, whoever is connected, and is answered once. */
 export class Permissions {
-  /** Notified with the session's id when a permission was asked or answered. */
+  /** Notified with the id of a permission that was answered, or whose turn has ended. */
   readonly changes = new ChangeNotifier();
   readonly #options: PermissionsOptions;
 
@@ -84,6 +86,7 @@ export class Permissions {
       const by: AnsweredBy = { kind: 'client', name: client.slice(0, 200) };
       database.transaction(() => {
         rows.markAnswered(id, { answeredAt: now(), answer: option, answeredBy: by });
+        this.#options.onAnswering?.(row, option);
         const data = { permissionId: id, turnId: row.turnId, option, by };
         events.append(row.sessionId, [{ type: 'permission.answered', data }]);
       });
@@ -91,6 +94,7 @@ export class Permissions {
     });
     const row = rows.getOrThrow(result.id);
     if (!replayed && row.answer !== null) onAnswered(row.sessionId, row.id, row.answer);
+    this.changes.notify(row.id);
     return this.#view(row);
   }
 
@@ -101,16 +105,24 @@ export class Permissions {
 
   /** Closes what waits for turns that have ended, which a supervisor that was killed left. */
   recover(): void {
-    const { database, rows, events, now, isRunning } = this.#options;
-    for (const { id, sessionId, turnId } of rows.listWaiting()) {
-      if (isRunning(turnId)) continue;
-      const by: AnsweredBy = { kind: 'turn', name: null };
-      database.transaction(() => {
-        if (!rows.markAnswered(id, { answeredAt: now(), answer: null, answeredBy: by })) return;
-        const data = { permissionId: id, turnId, option: null, by };
-        events.append(sessionId, [{ type: 'permission.answered', data }]);
-      });
-    }
+    for (const row of this.#options.rows.listWaiting())
+      if (!this.#options.isRunning(row.turnId)) this.#close(row);
+  }
+
+  /** The turn ends: nobody can answer what still waits for it. Called in the transaction of its end. */
+  closeOf(turnId: string): void {
+    for (const row of this.#options.rows.listWaitingOf(turnId)) this.#close(row);
+  }
+
+  #close({ id, sessionId, turnId }: PermissionRow): void {
+    const { database, rows, events, now } = this.#options;
+    const by: AnsweredBy = { kind: 'turn', name: null };
+    database.transaction(() => {
+      if (!rows.markAnswered(id, { answeredAt: now(), answer: null, answeredBy: by })) return;
+      const data = { permissionId: id, turnId, option: null, by };
+      events.append(sessionId, [{ type: 'permission.answered', data }]);
+    });
+    this.changes.notify(id);
   }
 
   #view(row: PermissionRow): Permission {

@@ -92,6 +92,9 @@ import { Snapshots } from '../store/snapshots.ts';
 import { TerminalRows } from '../store/terminals.ts';
 import { Turns } from '../store/turns.ts';
 import { WorkspaceBases } from '../store/workspace-bases.ts';
+import { AgentTools } from '../tools/agent-tools.ts';
+import { EgressRequests } from '../tools/egress-requests.ts';
+import { sessionTools } from '../tools/session-tools.ts';
 import { Execs } from '../terminals/execs.ts';
 import { Terminals } from '../terminals/terminals.ts';
 import { TurnQueue } from '../turns/turn-queue.ts';
@@ -138,10 +141,15 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
   const network = createNetwork(storage, log);
   const sandboxes = createSandboxes({ ...storage, ...network }, log);
   const snapshots = createSnapshots({ ...storage, ...sandboxes }, program, log);
-  const agents = createAgents({ ...storage, ...sandboxes, changes: snapshots.changes }, program, log);
+  const agents = createAgents(
+    { ...storage, ...network, ...sandboxes, changes: snapshots.changes },
+    program,
+    log,
+  );
+  const tools = createTools({ ...storage, ...network, ...sandboxes, ...snapshots, ...agents }, program, log);
   const work = createWork({ ...storage, ...sandboxes, ...snapshots, ...agents }, log);
   const sessions = createSessions(
-    { ...storage, ...network, ...sandboxes, ...snapshots, ...agents, ...work },
+    { ...storage, ...network, ...sandboxes, ...snapshots, ...agents, ...tools, ...work },
     log,
   );
   const payloads = new BufferPool();
@@ -163,6 +171,7 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
     ...sandboxes,
     ...snapshots,
     ...agents,
+    ...tools,
     ...work,
     ...sessions,
     ...review,
@@ -200,6 +209,7 @@ type Network = ReturnType<typeof createNetwork>;
 type Sandboxes = ReturnType<typeof createSandboxes>;
 type Agents = ReturnType<typeof createAgents>;
 type SnapshotLayer = ReturnType<typeof createSnapshots>;
+type Tools = ReturnType<typeof createTools>;
 type Work = ReturnType<typeof createWork>;
 type SessionLayer = ReturnType<typeof createSessions>;
 
@@ -447,7 +457,7 @@ function createSnapshots(below: Storage & Sandboxes, program: Program, log: Log)
 
 /** Agents that stay and take prompts, and what they ask people. */
 function createAgents(
-  below: Storage & Sandboxes & Pick<SnapshotLayer, 'changes'>,
+  below: Storage & Network & Sandboxes & Pick<SnapshotLayer, 'changes'>,
   program: Program,
   log: Log,
 ) {
@@ -457,8 +467,14 @@ function createAgents(
     ...below,
     rows,
     isRunning: (turnId) => turns.statusOf(turnId) === 'running',
-    onAnswered: (sessionId, id, option) => agentConversations.answer(sessionId, id, option),
+    onAnswering: (row, option) => egressRequests.onAnswering(row, option),
+    onAnswered: (sessionId, id, option) => {
+      agentConversations.answer(sessionId, id, option);
+      // The answer may have been a rule.
+      below.egress.applyRules();
+    },
   });
+  const egressRequests: EgressRequests = new EgressRequests({ ...below, permissionRows: rows, permissions });
   const agentConversations: AgentConversations = new AgentConversations({
     ...below,
     channel: (sessionId) =>
@@ -478,17 +494,40 @@ function createAgents(
     version: program.info.version,
     log: log.child('agents'),
   });
-  return { permissions, agentConversations, permissionRows: rows };
+  return { permissions, agentConversations, permissionRows: rows, egressRequests };
+}
+
+/** What agents can ask of Holdfast itself. */
+function createTools(
+  below: Storage & Network & Sandboxes & SnapshotLayer & Agents,
+  program: Program,
+  log: Log,
+) {
+  const { engine, egress, records, profiles } = below;
+  const agentTools = new AgentTools({
+    tools: sessionTools(below),
+    offersTools: (sessionId) => {
+      const row = records.peek(sessionId);
+      return row !== null && profiles.get(row.profile)?.config.agent.protocol === 'acp';
+    },
+    dial: (sessionId) => engine.dial(sessionId),
+    version: program.info.version,
+    log: log.child('tools'),
+  });
+  egress.liveness.on(({ sessionId, isLive }) => agentTools.setLive(sessionId, isLive));
+  return { agentTools };
 }
 
 /** What clients run in sandboxes: turns, execs and terminals. */
 function createWork(below: Storage & Sandboxes & SnapshotLayer & Agents, log: Log) {
-  const { database, records, profiles, freezing, turnSnapshots, changes } = below;
+  const { database, records, profiles, freezing, turnSnapshots, changes, permissions } = below;
+  const turnRecords = new TurnRecords({ ...below, sessions: records });
+  turnRecords.ending.on((turnId) => permissions.closeOf(turnId));
   const queue = new TurnQueue({
     ...below,
     changes,
     sessions: records,
-    records: new TurnRecords({ ...below, sessions: records }),
+    records: turnRecords,
     profileOf: (turn) => profiles.getOrThrow(records.get(turn.sessionId).profile).config,
     isFrozen: (sessionId) => freezing.isFrozen(sessionId),
     sweep: (sessionId, turnId) => below.agentSweep.run(sessionId, turnId, 'a turn was terminated'),
@@ -518,7 +557,10 @@ function createWork(below: Storage & Sandboxes & SnapshotLayer & Agents, log: Lo
 }
 
 /** What creates, restores and removes sessions, and the service that clients call. */
-function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & Agents & Work, log: Log) {
+function createSessions(
+  below: Storage & Network & Sandboxes & SnapshotLayer & Agents & Tools & Work,
+  log: Log,
+) {
   const { database, profiles, engine, background, policies, conversations, agentConversations } = below;
   const {
     lifecycle,
@@ -548,6 +590,7 @@ function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & A
     background.add(scanCaches.remove(row));
     database.afterCommit(() => background.add(conversations.remove(row.id)));
     agentConversations.forget(row.id);
+    below.agentTools.forget(row.id);
     policies.forgetSession(row.id);
     limits.forget(row.id);
     sandboxLimits.forget(row.id);

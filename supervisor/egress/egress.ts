@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Duplex } from 'node:stream';
 import type { Credential } from '../../protocol/credentials.ts';
+import { Emitter } from '../base/emitter.ts';
 import type { Log } from '../base/log.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { Sessions } from '../store/sessions.ts';
@@ -47,6 +48,8 @@ interface EgressChannel {
 
 /** Egress of all sandboxes: one channel for each running sandbox whose rules or credentials allow anything. */
 export class Egress {
+  /** Emitted when it is known whether a session's sandbox runs, perhaps again. */
+  readonly liveness = new Emitter<{ readonly sessionId: string; readonly isLive: boolean }>();
   readonly #options: EgressOptions;
   readonly #guards = new EchoGuards();
   readonly #open = new Map<string, EgressChannel>();
@@ -63,6 +66,7 @@ export class Egress {
     if (live) this.#live.add(sessionId);
     else this.#live.delete(sessionId);
     this.#settle(sessionId);
+    this.liveness.emit({ sessionId, isLive: live });
   }
 
   /** The sandbox has started: resolves when its egress is available, if it has any. Never rejects. */

@@ -20,6 +20,8 @@ export interface EgressPoolOptions {
   readonly hostPort?: number;
   /** Port of a credential, for a pool that is not the proxy's. */
   readonly credentialPort?: number;
+  /** For the tools of agents instead of a way out. */
+  readonly forTools?: boolean;
   readonly dial: () => Promise<Duplex>;
   readonly serve: (tunnel: Tunnel) => void;
   /** Called with the number of connections that the sidecar reset because its queue was full. */
@@ -30,7 +32,7 @@ export interface EgressPoolOptions {
 }
 
 /**
- * Keeps several `egress/accept` calls open to one sidecar until it is closed; each returns the next connection of the
+ * Keeps several `egress/accept` calls (or one `tools/accept`) open to one sidecar until it is closed; each returns the next connection of the
  * sandbox.
  */
 export class EgressPool {
@@ -38,12 +40,16 @@ export class EgressPool {
   readonly #ending = new AbortController();
   readonly #listening = Promise.withResolvers<undefined>();
   #pendingCalls = 0;
-  #wanted = FEWEST;
+  readonly #fewest: number;
+  #wanted: number;
   #pause = FIRST_PAUSE_MS;
   #isWaiting = false;
 
   constructor(options: EgressPoolOptions) {
     this.#options = options;
+    // An agent calls a tool now and then.
+    this.#fewest = options.forTools === true ? 1 : FEWEST;
+    this.#wanted = this.#fewest;
     this.#fill();
   }
 
@@ -70,7 +76,7 @@ export class EgressPool {
     try {
       const { tunnel, waiting } = await this.#accept();
       this.#pendingCalls -= 1;
-      this.#wanted = Math.min(MOST, FEWEST + waiting);
+      this.#wanted = Math.min(MOST, this.#fewest + waiting);
       this.#fill();
       this.#options.serve(tunnel);
     } catch (error) {
@@ -106,7 +112,7 @@ export class EgressPool {
   }
 
   async #accept(): Promise<{ tunnel: Tunnel; waiting: number }> {
-    const { sessionId, hostPort, credentialPort, dial } = this.#options;
+    const { sessionId, hostPort, credentialPort, forTools = false, dial } = this.#options;
     const { signal } = this.#ending;
     const peer = new Peer<typeof EMPTY_MAP, typeof SIDECAR_METHODS>({
       stream: await dial(),
@@ -133,7 +139,9 @@ export class EgressPool {
         ...(hostPort === undefined ? {} : { hostPort }),
         ...(credentialPort === undefined ? {} : { credentialPort }),
       };
-      const { waiting } = await peer.call('egress/accept', target, { signal, onProgress });
+      const { waiting } = forTools
+        ? await peer.call('tools/accept', {}, { signal, onProgress })
+        : await peer.call('egress/accept', target, { signal, onProgress });
       return { tunnel: new Tunnel(peer.detachStream()), waiting };
     } catch (error) {
       peer.close();

@@ -17,7 +17,7 @@ const KEEP_ALL_MS = DAY_MS;
 const KEEP_HOURLY_MS = 7 * DAY_MS;
 
 /**
- * The snapshots of one session to delete now. Manual, labelled and pinned snapshots stay, as do those that a fork began
+ * The snapshots of one session to delete now. Manual, pinned and (but for an agent's own) labelled snapshots stay, as do those that a fork began
  * with (`bases`) and the newest one. Hours and days are those of UTC and are thinned as a whole, so the result does not
  * depend on when and how often this runs.
  */
@@ -29,7 +29,9 @@ export function snapshotsToThin(
   const newestFirst = [...snapshots].sort((one, other) => other.createdAt - one.createdAt);
   const kept = new Set<string>();
   return newestFirst.filter(({ id, createdAt, reason, label, pinned }) => {
-    if (pinned || label !== null || reason === 'manual' || bases.has(id)) return false;
+    if (pinned || reason === 'manual' || bases.has(id)) return false;
+    // An agent names its own: a name must not keep them for ever.
+    if (label !== null && reason !== 'agent') return false;
     if (now - endOf(HOUR_MS, createdAt) <= KEEP_ALL_MS) return false;
     const period = now - endOf(DAY_MS, createdAt) <= KEEP_HOURLY_MS ? HOUR_MS : DAY_MS;
     const bucket = `${period} ${Math.floor(createdAt / period)}`;

@@ -18,6 +18,8 @@ const PermissionRowSchema = z.object({
   title: z.string(),
   locations: json(z.array(ToolLocationSchema)),
   options: json(z.array(PermissionOptionSchema)),
+  /** The agent asks to reach this host, and the answer is a rule; null: it is about a call of its own. */
+  host: z.string().nullable(),
   askedAt: time,
   /** Null while it waits. */
   answeredAt: time.nullable(),
@@ -26,7 +28,12 @@ const PermissionRowSchema = z.object({
   answeredBy: json(AnsweredBySchema).nullable(),
 });
 export type PermissionRow = z.output<typeof PermissionRowSchema>;
-export type NewPermissionRow = Omit<PermissionRow, 'ordinal' | 'answeredAt' | 'answer' | 'answeredBy'>;
+export type NewPermissionRow = Omit<
+  PermissionRow,
+  'ordinal' | 'answeredAt' | 'answer' | 'answeredBy' | 'host'
+> & {
+  readonly host?: string;
+};
 
 export interface PermissionFilter {
   readonly sessionId: string | null;
@@ -45,8 +52,8 @@ export class PermissionRows {
 
   insert(row: NewPermissionRow): void {
     this.#database.run(
-      `INSERT INTO permissions (id, sessionId, turnId, kind, title, locations, options, askedAt)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+      `INSERT INTO permissions (id, sessionId, turnId, kind, title, locations, options, host, askedAt)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
       row.id,
       row.sessionId,
       row.turnId,
@@ -54,6 +61,7 @@ export class PermissionRows {
       row.title,
       toColumn(row.locations),
       toColumn(row.options),
+      row.host ?? null,
       row.askedAt,
     );
   }
@@ -100,6 +108,17 @@ export class PermissionRows {
 
   listWaiting(): PermissionRow[] {
     return this.list({ sessionId: null, isWaiting: true, after: 0, limit: -1 });
+  }
+
+  /** The hosts that the agent asked for in a turn, oldest first. */
+  listHosts(turnId: string): PermissionRow[] {
+    return this.#database
+      .all('SELECT * FROM permissions WHERE turnId = ? AND host IS NOT NULL ORDER BY ordinal', turnId)
+      .map((row) => parseRow(PermissionRowSchema, 'permissions', row));
+  }
+
+  listWaitingOf(turnId: string): PermissionRow[] {
+    return this.listWaiting().filter((row) => row.turnId === turnId);
   }
 
   /** The session was deleted: what its agent asked goes with it. */

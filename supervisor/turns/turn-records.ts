@@ -13,6 +13,7 @@ import type { Database } from '../store/database.ts';
 import type { DiskReserve } from '../store/reserve.ts';
 import type { TurnRow, Turns } from '../store/turns.ts';
 import type { ChangeNotifier } from '../base/change-notifier.ts';
+import { Emitter } from '../base/emitter.ts';
 import type { ReadySandbox } from '../sandboxes/lifecycle.ts';
 import type { ActiveWork } from '../sandboxes/active-work.ts';
 import type { SessionRecords } from '../history/session-records.ts';
@@ -30,6 +31,8 @@ export interface TurnOutcome {
 
 /** Rows and events of turns. Each change is one transaction; waiters are notified after it. */
 export class TurnRecords {
+  /** Emitted with the id of a turn that ends, in the transaction of its end. */
+  readonly ending = new Emitter<string>();
   readonly #database: Database;
   readonly #turns: Turns;
   readonly #events: EventLog;
@@ -186,6 +189,7 @@ export class TurnRecords {
         turnMs,
       });
       this.#updateSession(turn.sessionId, turnId, now);
+      this.ending.emit(turnId);
     });
   }
 

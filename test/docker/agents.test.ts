@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { MemorySchema as SessionMemorySchema } from '../../protocol/memory.ts';
 import { PermissionSchema } from '../../protocol/permissions.ts';
 import { waitUntil } from '../fixtures/sidecar/turns.ts';
 import { writeProject } from '../setup/profiles.ts';
@@ -16,6 +17,7 @@ const TurnSchema = z.object({
   output: z.string().nullable(),
   error: z.object({ message: z.string() }).nullable(),
 });
+const MemorySchema = z.object({ memory: SessionMemorySchema });
 const EventsSchema = z.object({ type: z.string(), data: z.record(z.string(), z.json()) });
 
 describe('agents that stay, in containers (A1, A2)', { timeout: 120_000 }, () => {
@@ -117,6 +119,34 @@ describe('agents that stay, in containers (A1, A2)', { timeout: 120_000 }, () =>
     await home.runOk(['session', 'stop', sessionId]);
     expect(await run('loads', 'count')).toMatchObject({ output: 'prompt 2' });
     expect((await events(sessionId, 'agent.connected')).map(({ how }) => how)).toEqual(['new', 'loaded']);
+  });
+
+  test('tools of Holdfast: the memory is marked, and a host opens when a person says so (kill -9 included)', async () => {
+    await deploy('tools', '', 'permissions: allow\n');
+    const written = await run('tools', 'tool-of memory_write {"text":"tests pass"}');
+    expect(written).toMatchObject({ status: 'succeeded', output: '{"version":1,"bytes":10}' });
+    const { sessionId } = written;
+    const { memory } = MemorySchema.parse(await home.runJson(['memory', 'show', sessionId]));
+    expect(memory).toMatchObject({ author: 'agent', text: 'tests pass' });
+    const { output } = await run('tools', 'write a.txt b', 'tool-of snapshot_create {"label":"mine"}');
+    expect(JSON.parse(output ?? '')).toMatchObject({ snapshot: { reason: 'agent', label: 'mine' } });
+
+    const { turnId } = await start(
+      'tools',
+      'tool-of egress_request {"host":"example.com","reason":"a test"}',
+    );
+    await waitUntil('the agent asks', async () => (await waiting(sessionId)).length === 1, 60_000);
+    process.kill(await home.supervisorPid(), 'SIGKILL');
+    const [permission] = await waiting(sessionId);
+    expect(permission?.title).toBe('Open the network to example.com. The agent says: a test');
+    await home.runOk(['permission', 'answer', permission?.id ?? '', 'always']);
+    expect(await wait(turnId)).toMatchObject({
+      status: 'succeeded',
+      // The lost call is made again: perhaps after the answer.
+      output: expect.stringMatching(/^example\.com is allowed (already|for this session): /) as string,
+    });
+    const rules = await home.runOk(['policy', 'show', sessionId, '--json']);
+    expect(rules).toContain('example.com');
   });
 
   test('garbage and a message of 100 MB are survived', async () => {

@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import type { Credential } from '../../protocol/credentials.ts';
 import type { EgressEvent, RuleScope } from '../../protocol/egress.ts';
 import { Peer } from '../../protocol/wire/peer.ts';
-import { EMPTY_MAP } from '../../protocol/wire/shapes.ts';
-import { acceptConnection } from '../../sidecar/egress/accept.ts';
+import { EMPTY_MAP, type HandlerContext } from '../../protocol/wire/shapes.ts';
+import { type AcceptingPeer, acceptConnection } from '../../sidecar/egress/accept.ts';
 import type { EgressListener } from '../../sidecar/egress/listener.ts';
 import { EgressListeners } from '../../sidecar/egress/listeners.ts';
 import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from '../../sidecar/wire.ts';
@@ -28,6 +28,7 @@ import { freePort } from './ports.ts';
 const SERVED = {
   hello: SIDECAR_METHODS.hello,
   'egress/accept': SIDECAR_METHODS['egress/accept'],
+  'tools/accept': SIDECAR_METHODS['tools/accept'],
 } as const;
 const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, child: () => silent };
 
@@ -49,6 +50,10 @@ export interface InProcessEgressOptions {
 export class InProcessEgress {
   readonly session = sessionId(1);
   readonly port: number;
+  /** Where the tools of agents are, instead of their own port. */
+  readonly toolsPort: number;
+  /** Opens a connection to the sidecar. */
+  readonly dial: () => Promise<Socket>;
   readonly policies: Policies;
   readonly egress: Egress;
   readonly events: EventLog;
@@ -63,9 +68,14 @@ export class InProcessEgress {
   /** Changes are served from the next `applyRules` on. */
   credentials: readonly Credential[];
 
-  private constructor(folder: string, port: number, options: InProcessEgressOptions) {
+  private constructor(
+    folder: string,
+    [port, toolsPort]: readonly [number, number],
+    options: InProcessEgressOptions,
+  ) {
     this.#folder = folder;
     this.port = port;
+    this.toolsPort = toolsPort;
     this.credentials = options.credentials ?? [];
     this.#database = openDatabase(Home.open(join(folder, 'home')));
     const sessions = new Sessions(this.#database);
@@ -76,16 +86,17 @@ export class InProcessEgress {
     const rules = new EgressRules(this.#database);
     const { events } = this;
     this.policies = new Policies({ database: this.#database, rules, profiles, sessions, events, now });
-    this.listeners = new EgressListeners(port);
+    this.listeners = new EgressListeners(port, toolsPort);
     this.#sidecar = createServer((socket) => this.#serve(socket));
     const socketPath = join(folder, 'sidecar.sock');
     this.#sidecar.listen(socketPath);
+    this.dial = () => dialled(socketPath);
     const nowhere: ResolveName = () => Promise.reject(Object.assign(new Error('no'), { code: 'ENOTFOUND' }));
     this.egress = new Egress({
       policies: this.policies,
       sessions,
       events,
-      dial: () => dialled(socketPath),
+      dial: this.dial,
       resolve: options.resolve ?? nowhere,
       authorities: options.authorities,
       carriedMs: options.carriedMs,
@@ -105,7 +116,7 @@ export class InProcessEgress {
     options: InProcessEgressOptions = {},
   ): Promise<InProcessEgress> {
     const folder = await mkdtemp(join(tmpdir(), 'holdfast-chain-'));
-    const chain = new InProcessEgress(folder, await freePort(), options);
+    const chain = new InProcessEgress(folder, [await freePort(), await freePort()], options);
     for (const { listenPort } of chain.credentials) chain.#credentialPorts.set(listenPort, await freePort());
     for (const host of allowed) chain.addRule('allow', host);
     await chain.egress.waitUntilReady(chain.session);
@@ -194,6 +205,17 @@ export class InProcessEgress {
       });
     });
     const accepts = new Set<EgressListener>();
+    const acceptFrom = (
+      listener: EgressListener,
+      { peer, signal, progress }: Pick<HandlerContext<AcceptingPeer>, 'peer' | 'signal' | 'progress'>,
+    ) => {
+      if (!accepts.has(listener)) listener.lease(closed);
+      accepts.add(listener);
+      return acceptConnection(listener, peer, signal, {
+        listening: () => progress('listening'),
+        refused: (count) => progress('refused', count, undefined, 'connections'),
+      });
+    };
     new Peer({
       stream: socket,
       name: 'the supervisor',
@@ -216,13 +238,9 @@ export class InProcessEgress {
               ? {}
               : { credentialPort: this.#credentialPorts.get(credentialPort) ?? credentialPort }),
           });
-          if (!accepts.has(listener)) listener.lease(closed);
-          accepts.add(listener);
-          return acceptConnection(listener, peer, signal, {
-            listening: () => progress('listening'),
-            refused: (count) => progress('refused', count, undefined, 'connections'),
-          });
+          return acceptFrom(listener, { peer, signal, progress });
         },
+        'tools/accept': (_params, context) => acceptFrom(this.listeners.tools, context),
       },
     });
   }

@@ -1,8 +1,11 @@
+import { AGENT_TOOLS } from '../../../protocol/agent-tools.ts';
+import { IN_SANDBOX } from '../../../sidecar/wire.ts';
 import type {
   CancelNotification,
   ContentBlock,
   InitializeRequest,
   LoadSessionRequest,
+  McpServer,
   NewSessionRequest,
   PromptRequest,
   RequestPermissionResponse,
@@ -16,6 +19,14 @@ import { TO_AGENT, VERSION } from './wire.ts';
 /** Messages to an agent, as lines. The types are those of the protocol's authors. */
 
 export const WORKING_DIRECTORY = '/workspace';
+
+/** The tools that Holdfast offers, as a program that speaks on standard input and output: every agent takes those. */
+const TOOLS: McpServer = {
+  name: AGENT_TOOLS.name,
+  command: `${IN_SANDBOX.runtime}/busybox`,
+  args: ['sh', `${IN_SANDBOX.runtime}/tools.sh`],
+  env: [],
+};
 
 /** Ours. Another name would be taken for another client's quirks by agents that look at it. */
 const CLIENT = { name: 'holdfast', title: 'Holdfast' } as const;
@@ -37,17 +48,17 @@ export function initialize(version: string): Request {
 }
 
 export function newSession(): Request {
-  const params: NewSessionRequest = { cwd: WORKING_DIRECTORY, mcpServers: [] };
+  const params: NewSessionRequest = { cwd: WORKING_DIRECTORY, mcpServers: [TOOLS] };
   return { method: TO_AGENT.session_new, params };
 }
 
 export function loadSession(sessionId: string): Request {
-  const params: LoadSessionRequest = { sessionId, cwd: WORKING_DIRECTORY, mcpServers: [] };
+  const params: LoadSessionRequest = { sessionId, cwd: WORKING_DIRECTORY, mcpServers: [TOOLS] };
   return { method: TO_AGENT.session_load, params };
 }
 
 export function resumeSession(sessionId: string): Request {
-  const params: ResumeSessionRequest = { sessionId, cwd: WORKING_DIRECTORY, mcpServers: [] };
+  const params: ResumeSessionRequest = { sessionId, cwd: WORKING_DIRECTORY, mcpServers: [TOOLS] };
   return { method: TO_AGENT.session_resume, params };
 }
 

@@ -12,6 +12,7 @@ import { reviews } from './011-reviews.ts';
 import { agents } from './012-agents.ts';
 import { workspaceBases } from './013-workspace-bases.ts';
 import { egressProtocols } from './014-egress-protocols.ts';
+import { egressRequests } from './015-egress-requests.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -35,4 +36,5 @@ export const MIGRATIONS: readonly Migration[] = [
   agents,
   workspaceBases,
   egressProtocols,
+  egressRequests,
 ];
