@@ -135,6 +135,8 @@ const LATE = [
   'files/merge-lines.ts',
   'files/tail-text.ts',
   'history/format-event.ts',
+  'review/change-texts.ts',
+  'review/review-model.ts',
   'search/replacement.ts',
   'transfer/export-tree.ts',
   'transfer/import-tree.ts',

@@ -35,6 +35,9 @@ import { TurnChanges } from './history/turn-changes.ts';
 import { SessionPages } from './page/session-pages.ts';
 import { PolicyCommands } from './policy/commands.ts';
 import { DenialNotifications } from './policy/denial-notifications.ts';
+import { OpenReviews } from './review/open-reviews.ts';
+import { ReviewCommands } from './review/review-commands.ts';
+import { ReviewDocuments } from './review/review-documents.ts';
 import { SearchCommands } from './search/commands.ts';
 import { SessionCommands } from './sessions/commands.ts';
 import { SessionList } from './sessions/session-list.ts';
@@ -109,10 +112,12 @@ export class Holdfast implements Disposable {
     own.add(new WaitingStatusItem(sessions));
     own.add(window.registerFileDecorationProvider(own.add(new TurnChanges(connection, events, times))));
     own.add(registerModeDocuments());
+    own.add(new ReviewDocuments(connection));
     const documents = own.add(new HistoryDocuments(events, connection));
     const example = join(context.extensionPath, 'examples/counter');
     const emptyFolder = Uri.joinPath(context.globalStorageUri, 'nowhere', 'workspace').fsPath;
     const state = context.workspaceState;
+    const reviews = own.add(new OpenReviews({ connection, sessions, events, state }));
     const terminals = own.add(
       new SessionTerminals({ connection, sessions, home, program, emptyFolder, state }),
     );
@@ -130,6 +135,7 @@ export class Holdfast implements Disposable {
         ...new InboxCommands(connection, host, sessions).handlers,
         ...new HistoryCommands(sessions, unread, documents).handlers,
         ...new SnapshotCommands(connection, sessions).handlers,
+        ...new ReviewCommands(connection, sessions, reviews).handlers,
         ...terminals.handlers,
         ...own.add(new CheckCommands(connection, sessions)).handlers,
         ...own.add(new SearchCommands(connection, sessions, state)).handlers,

@@ -36,6 +36,7 @@ export const MODULES = {
     sessions: ['base', 'connection', 'commands', 'files'],
     history: ['base', 'connection', 'commands', 'files', 'sessions'],
     snapshots: ['base', 'connection', 'commands', 'files', 'sessions'],
+    review: ['base', 'connection', 'commands', 'files', 'sessions', 'history', 'snapshots'],
     policy: ['base', 'connection', 'commands', 'sessions', 'history'],
     page: ['base', 'connection', 'commands', 'files', 'sessions'],
     inbox: ['base', 'connection', 'commands', 'sessions'],

@@ -1,0 +1,248 @@
+import { EventEmitter, scm } from 'vscode';
+import type {
+  Disposable,
+  SourceControl,
+  SourceControlResourceGroup,
+  SourceControlResourceState,
+  Uri,
+} from 'vscode';
+import type { Session } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Review, ReviewBase, ReviewFile } from '../../protocol/review.ts';
+import { REVIEW_LIMITS } from '../../protocol/review.ts';
+import { WORKSPACE } from '../../protocol/paths.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
+import { formatCount } from '../base/format.ts';
+import { sanitize } from '../base/sanitize.ts';
+import type { Connection } from '../connection/connection.ts';
+import { workspaceUri } from '../files/location.ts';
+import type { SessionEvents } from '../history/session-events.ts';
+import { sessionTitle } from '../sessions/listing.ts';
+import { REVIEW_SCHEME, changeUri } from './change-uri.ts';
+import { REVIEW_GROUPS, describeChange, groupOf, isUndecided } from './review-model.ts';
+import type { ReviewGroup } from './review-model.ts';
+
+/** The `scmProvider` of menus. */
+const PROVIDER = 'holdfast-review';
+
+const GROUPS: readonly ReviewGroup[] = ['closely', 'toReview', 'accepted', 'mixed', 'rejected'];
+
+/** A change in the Source Control view. Commands get it as their argument. */
+export interface ChangeResource extends SourceControlResourceState {
+  readonly review: OpenReview;
+  readonly file: ReviewFile;
+}
+
+export interface OpenReviewOptions {
+  readonly connection: Connection;
+  readonly events: SessionEvents;
+  readonly session: Session;
+}
+
+/** The review of one session as this window shows it: what the supervisor knows, and its place in the Source Control view. */
+export class OpenReview implements Disposable {
+  readonly session: Session;
+  readonly #connection: Connection;
+  readonly #owned = new DisposableStore();
+  readonly #changed = this.#owned.add(new EventEmitter<undefined>());
+  readonly #ended = this.#owned.add(new EventEmitter<undefined>());
+  readonly #control: SourceControl;
+  readonly #groups: Readonly<Record<ReviewGroup, SourceControlResourceGroup>>;
+  #review: Review | undefined;
+  #files: readonly ReviewFile[] = [];
+  /** The agent has worked since the target was made. */
+  #isOutdated = false;
+  #loading: Promise<void> | undefined;
+  #isLoadWanted = false;
+
+  constructor({ connection, events, session }: OpenReviewOptions) {
+    this.#connection = connection;
+    this.session = session;
+    const root = workspaceUri(connection, session.id, WORKSPACE).with({ scheme: REVIEW_SCHEME });
+    const title = `Review: ${sanitize(sessionTitle(session), 60)}`;
+    this.#control = this.#owned.add(scm.createSourceControl(PROVIDER, title, root));
+    this.#control.inputBox.visible = false;
+    this.#groups = this.#createGroups();
+    this.#owned.add(connection.onDidChange(() => this.#showStatus()));
+    this.#owned.add(
+      events.follow(session.id, session.lastSeq, ({ type, data }) => {
+        if (type === 'review.ended') this.#ended.fire(undefined);
+        if (type === 'turn.started') this.#markOutdated();
+        const revision = typeof data === 'object' && 'revision' in data ? data['revision'] : undefined;
+        if (type === 'review.opened' || (type.startsWith('review.') && revision !== this.#review?.revision))
+          void this.reload().catch(() => undefined);
+      }),
+    );
+    this.#showStatus();
+  }
+
+  /** Fires when there are other changes or decisions. */
+  readonly onDidChange = this.#changed.event;
+  /** Fires when all that was accepted has been handed over, or another review has begun. */
+  readonly onDidEnd = this.#ended.event;
+
+  get control(): SourceControl {
+    return this.#control;
+  }
+
+  get review(): Review | undefined {
+    return this.#review;
+  }
+
+  get files(): readonly ReviewFile[] {
+    return this.#files;
+  }
+
+  fileAt(path: string): ReviewFile | undefined {
+    return this.#files.find((file) => file.path === path);
+  }
+
+  uriOf(file: Pick<ReviewFile, 'path' | 'id'>, side: 'base' | 'target'): Uri {
+    return changeUri(this.#connection, this.session.id, file, side);
+  }
+
+  /** The changes that a group of the view lists; none for what is no group of this review. */
+  resourcesIn(group: unknown): readonly ReviewFile[] {
+    const found = GROUPS.find((key) => this.#groups[key] === group);
+    return found === undefined ? [] : this.#files.filter((file) => groupOf(file) === found);
+  }
+
+  /** Compares with the workspace as it is now. */
+  async refresh(base: { readonly base?: ReviewBase }, onProgress: (stage: string) => void): Promise<void> {
+    await this.#connection.call(
+      'review/open',
+      { session: this.session.id, ...base },
+      { onProgress: ({ stage }) => onProgress(sanitize(stage)) },
+    );
+    this.#isOutdated = false;
+    await this.reload();
+  }
+
+  /** Gets the changes and the decisions from the supervisor. Errors: `not_found` if no review is open. */
+  async reload(): Promise<void> {
+    this.#isLoadWanted = true;
+    this.#loading ??= this.#loadWhileWanted().finally(() => {
+      this.#loading = undefined;
+    });
+    await this.#loading;
+  }
+
+  dispose(): void {
+    this.#owned.dispose();
+  }
+
+  async #loadWhileWanted(): Promise<void> {
+    while (this.#isLoadWanted && !this.#owned.isDisposed) {
+      this.#isLoadWanted = false;
+      await this.#load();
+    }
+  }
+
+  async #load(): Promise<void> {
+    const files: ReviewFile[] = [];
+    const session = this.session.id;
+    for (let cursor: string | undefined; ;) {
+      const page = await this.#connection.call('review/files', {
+        session,
+        limit: REVIEW_LIMITS.maxFiles,
+        ...(cursor === undefined ? {} : { cursor }),
+      });
+      files.push(...page.files);
+      if (page.nextCursor === null) {
+        this.#show(page.review, files);
+        return;
+      }
+      cursor = page.nextCursor;
+    }
+  }
+
+  #show(review: Review, files: readonly ReviewFile[]): void {
+    if (this.#owned.isDisposed) return;
+    this.#review = review;
+    this.#files = files;
+    for (const key of GROUPS) {
+      this.#groups[key].resourceStates = files
+        .filter((file) => groupOf(file) === key)
+        .map((file) => this.#resource(file));
+    }
+    this.#showStatus();
+    this.#changed.fire(undefined);
+  }
+
+  #resource(file: ReviewFile): ChangeResource {
+    const resource: ChangeResource = {
+      review: this,
+      file,
+      resourceUri: this.uriOf(file, 'target'),
+      contextValue: groupOf(file),
+      decorations: {
+        strikeThrough: file.kind === 'deleted',
+        faded: file.state === 'rejected' || file.risks.includes('generated'),
+        tooltip: sanitize(describeChange(file)),
+      },
+    };
+    return Object.assign(resource, {
+      command: { command: 'holdfast.openChange', title: 'Open Change', arguments: [resource] },
+    });
+  }
+
+  #createGroups(): Readonly<Record<ReviewGroup, SourceControlResourceGroup>> {
+    const create = (key: ReviewGroup): SourceControlResourceGroup => {
+      const group = this.#owned.add(this.#control.createResourceGroup(key, REVIEW_GROUPS[key]));
+      group.hideWhenEmpty = true;
+      return group;
+    };
+    return {
+      closely: create('closely'),
+      toReview: create('toReview'),
+      accepted: create('accepted'),
+      mixed: create('mixed'),
+      rejected: create('rejected'),
+    };
+  }
+
+  #markOutdated(): void {
+    this.#isOutdated = true;
+    this.#showStatus();
+  }
+
+  #showStatus(): void {
+    const left = this.#files.filter(isUndecided).length;
+    this.#control.count = left;
+    const { kind } = this.#connection.state;
+    const id = this.session.id;
+    const status =
+      kind === 'noSupervisor'
+        ? {
+            title: '$(debug-disconnect) Review: no supervisor',
+            command: 'holdfast.connect',
+            tooltip: 'Decisions are kept.',
+          }
+        : this.#review === undefined
+          ? {
+              title: '$(loading~spin) Review',
+              command: 'holdfast.reviewChanges',
+              tooltip: 'The review is being loaded',
+            }
+          : this.#isOutdated
+            ? {
+                title: `$(refresh) ${left} to review, outdated`,
+                command: 'holdfast.reviewChanges',
+                tooltip: 'The agent has worked since. Compare with the workspace as it is now.',
+              }
+            : {
+                title: left === 0 ? '$(check) All decided' : `$(eye) ${left} to review`,
+                command: left === 0 ? 'holdfast.openAllChanges' : 'holdfast.nextChange',
+                tooltip:
+                  left === 0
+                    ? 'Every change is accepted or rejected'
+                    : `${formatCount(left, 'change')} to review: go to the next one`,
+              };
+    this.#control.statusBarCommands = [{ ...status, arguments: [id] }];
+  }
+}
+
+/** An error about a review that does not exist any more. */
+export function isNoReview(error: unknown): boolean {
+  return HoldfastError.from(error).code === 'not_found';
+}

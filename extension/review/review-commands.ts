@@ -1,0 +1,332 @@
+import { randomUUID } from 'node:crypto';
+import { ProgressLocation, commands, window } from 'vscode';
+import type { Session } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Decision, ReviewFile, Verdict } from '../../protocol/review.ts';
+import { REVIEW_LIMITS, ReviewBaseSchema } from '../../protocol/review.ts';
+import { formatCount } from '../base/format.ts';
+import { sanitize } from '../base/sanitize.ts';
+import type { CommandHandler } from '../commands/registry.ts';
+import type { CommandId } from '../commands/table.ts';
+import type { Connection } from '../connection/connection.ts';
+import { sessionTitle } from '../sessions/listing.ts';
+import { pickSession } from '../sessions/pick-session.ts';
+import type { SessionList } from '../sessions/session-list.ts';
+import { onlySessionInWindow } from '../sessions/session-window.ts';
+import { goToNeighbour, openAllChanges, openChange } from './change-editors.ts';
+import { activeChange, shownChange } from './change-uri.ts';
+import type { OpenReview } from './open-review.ts';
+import type { OpenReviews } from './open-reviews.ts';
+import { hunkAt, inReviewOrder, isUndecided, needsCare, partsIn } from './review-model.ts';
+
+const STATUS_MS = 5_000;
+const DONE: Readonly<Record<Verdict, string>> = { accept: 'accepted', reject: 'rejected' };
+
+/** The commands of a review: what a person opens, decides and takes back. */
+export class ReviewCommands {
+  readonly #connection: Connection;
+  readonly #sessions: SessionList;
+  readonly #reviews: OpenReviews;
+
+  constructor(connection: Connection, sessions: SessionList, reviews: OpenReviews) {
+    this.#connection = connection;
+    this.#sessions = sessions;
+    this.#reviews = reviews;
+  }
+
+  get handlers() {
+    return {
+      'holdfast.reviewChanges': (target, base) => this.#open(target, base),
+      'holdfast.closeReview': (target) => this.#close(target),
+      'holdfast.openChange': (...targets) => this.#openChange(targets),
+      'holdfast.openAllChanges': (target) => this.#openAll(target),
+      'holdfast.nextChange': (target) => this.#goTo(target, 1),
+      'holdfast.previousChange': (target) => this.#goTo(target, -1),
+      'holdfast.acceptChange': (...targets) => this.#decideFiles(targets, 'accept'),
+      'holdfast.rejectChange': (...targets) => this.#decideFiles(targets, 'reject'),
+      'holdfast.acceptSelection': () => this.#decideSelection('accept'),
+      'holdfast.rejectSelection': () => this.#decideSelection('reject'),
+      'holdfast.acceptAllChanges': (target) => this.#decideAll(target, 'accept'),
+      'holdfast.rejectAllChanges': (target) => this.#decideAll(target, 'reject'),
+      'holdfast.undoDecision': (target) => this.#undo(target),
+    } as const satisfies Partial<Record<CommandId, CommandHandler>>;
+  }
+
+  /** Compares the workspace with the last reviewed state, and shows the review. Returns how many changes it has. */
+  async #open(target: unknown, given: unknown): Promise<number | undefined> {
+    const session = await this.#pick(target, 'Review Changes');
+    if (session === undefined) return undefined;
+    const base = ReviewBaseSchema.safeParse(given);
+    const isNew = this.#reviews.of(session.id) === undefined;
+    const review = this.#reviews.open(session);
+    try {
+      await window.withProgress(
+        { location: ProgressLocation.Notification, title: `Reviewing ${titleOf(session)}` },
+        (progress) =>
+          review.refresh(base.success ? { base: base.data } : {}, (message) => progress.report({ message })),
+      );
+    } catch (error) {
+      if (isNew) this.#reviews.close(session.id);
+      throw error;
+    }
+    if (review.files.length === 0) {
+      this.#reviews.close(session.id);
+      void window.showInformationMessage(
+        `${titleOf(session)}: nothing has changed since ${describeBase(review)}.`,
+      );
+      return 0;
+    }
+    await commands.executeCommand('workbench.view.scm');
+    const [first] = inReviewOrder(review.files);
+    if (first !== undefined) await openChange(review, first, { preserveFocus: false });
+    return review.files.length;
+  }
+
+  async #close(target: unknown): Promise<void> {
+    const review = await this.#reviewOf(target);
+    if (review !== undefined) this.#reviews.close(review.session.id);
+  }
+
+  async #openChange(targets: readonly unknown[]): Promise<void> {
+    const { review, files } = this.#filesOf(targets);
+    const [file] = files;
+    if (file !== undefined) await openChange(review, file, {});
+  }
+
+  async #openAll(target: unknown): Promise<void> {
+    const review = await this.#reviewOf(target);
+    if (review !== undefined) await openAllChanges(review);
+  }
+
+  async #goTo(target: unknown, step: 1 | -1): Promise<void> {
+    const review = await this.#reviewOf(target);
+    if (review !== undefined) await goToNeighbour(this.#reviews, review, step);
+  }
+
+  /** For entries of the view, a group of it, a URI, or the change in the active editor. Returns how many were decided. */
+  async #decideFiles(targets: readonly unknown[], verdict: Verdict): Promise<number | undefined> {
+    const { review, files, isGroup, shown } = this.#filesOf(targets);
+    if (isGroup && files.length > 1 && !(await confirmMany(files, verdict))) return undefined;
+    const decisions = files.map(({ path, id }) => ({ path, seen: id }));
+    const decided = await this.#decide(review, verdict, decisions);
+    if (shown) await goToNeighbour(this.#reviews, review, 1);
+    return decided;
+  }
+
+  /** For the selected lines of the active editor, or the hunk at the cursor. Goes on to what is to review next. */
+  async #decideSelection(verdict: Verdict): Promise<number | undefined> {
+    const editor = window.activeTextEditor;
+    const shown = editor === undefined ? undefined : shownChange(editor.document.uri);
+    const review = shown === undefined ? undefined : this.#reviews.of(shown.session);
+    if (editor === undefined || shown === undefined || review === undefined) throw noChange();
+    const found = await this.#reviews.hunksOf(shown);
+    if (found === undefined) throw changedSince(shown.path);
+    const { path, id } = shown;
+    const { hunks } = found;
+    const decisions: Decision[] = [];
+    if (hunks.length === 0) decisions.push({ path, seen: id });
+    else if (editor.selections.every(({ isEmpty }) => isEmpty)) {
+      const hunk = hunkAt(hunks, shown.side, editor.selection.active.line);
+      if (hunk === undefined) {
+        throw new HoldfastError('invalid_params', 'Nothing has changed at the cursor', {
+          next: 'go to the next change, or select changed lines',
+        });
+      }
+      decisions.push({ path, seen: id, hunks: [hunk.id] });
+    } else {
+      for (const { start, end } of editor.selections) {
+        // A selection that ends before the first character of a line does not show that line as selected.
+        const lines = {
+          start: start.line,
+          end: end.character === 0 && end.line > start.line ? end.line : end.line + 1,
+        };
+        for (const part of partsIn(hunks, shown.side, lines)) decisions.push({ path, seen: id, ...part });
+      }
+      if (decisions.length === 0) {
+        throw new HoldfastError('invalid_params', 'No selected line has changed', {
+          next: 'select changed lines',
+        });
+      }
+    }
+    const decided = await this.#decide(review, verdict, decisions);
+    await goToNeighbour(this.#reviews, review, 1);
+    return decided;
+  }
+
+  /** Everything that is not decided. A program that names a session is not asked. */
+  async #decideAll(target: unknown, verdict: Verdict): Promise<number | undefined> {
+    const review = await this.#reviewOf(target);
+    const revision = review?.review?.revision;
+    if (review === undefined || revision === undefined) return undefined;
+    const left = review.files.filter(isUndecided);
+    if (left.length === 0) {
+      window.setStatusBarMessage('Every change is decided already', STATUS_MS);
+      return 0;
+    }
+    if (typeof target !== 'string' && !(await confirmMany(left, verdict))) return undefined;
+    return this.#send(review, verdict, { all: { revision } });
+  }
+
+  async #undo(target: unknown): Promise<number | undefined> {
+    const review = await this.#reviewOf(target);
+    if (review === undefined) return undefined;
+    const { verdict, paths } = await this.#connection.call('review/undo', {
+      session: review.session.id,
+      opId: randomUUID(),
+    });
+    await review.reload();
+    window.setStatusBarMessage(
+      `$(discard) ${formatCount(paths, 'change')} not ${DONE[verdict]} any more`,
+      STATUS_MS,
+    );
+    return paths;
+  }
+
+  async #decide(review: OpenReview, verdict: Verdict, decisions: readonly Decision[]): Promise<number> {
+    let decided = 0;
+    for (let from = 0; from < decisions.length; from += REVIEW_LIMITS.decisions) {
+      const part = decisions.slice(from, from + REVIEW_LIMITS.decisions);
+      decided += await this.#send(review, verdict, { decisions: part });
+    }
+    return decided;
+  }
+
+  async #send(
+    review: OpenReview,
+    verdict: Verdict,
+    what: { readonly decisions: Decision[] } | { readonly all: { readonly revision: number } },
+  ): Promise<number> {
+    const request = { session: review.session.id, verdict, ...what, opId: randomUUID() };
+    try {
+      const { decided } = await this.#connection.call('review/decide', request);
+      const isLast = review.files.some(isUndecided);
+      await review.reload();
+      this.#showDone(review, `${formatCount(decided, 'change')} ${DONE[verdict]}`, isLast);
+      return decided;
+    } catch (error) {
+      // What the person sees is older than what the supervisor has.
+      if (HoldfastError.from(error).code === 'conflict') await review.reload().catch(() => undefined);
+      throw error;
+    }
+  }
+
+  #showDone(review: OpenReview, done: string, wasOpen: boolean): void {
+    if (review.files.some(isUndecided) || !wasOpen) {
+      window.setStatusBarMessage(`$(check) ${done}`, STATUS_MS);
+      return;
+    }
+    const UNDO = 'Undo';
+    void window
+      .showInformationMessage(`${titleOf(review.session)}: every change is decided.`, UNDO)
+      .then((choice) => {
+        if (choice === UNDO) void commands.executeCommand('holdfast.undoDecision', review.session.id);
+      });
+  }
+
+  /** The review that a command is about; the person chooses where several are open. Errors: `not_found` for none. */
+  async #reviewOf(target: unknown): Promise<OpenReview | undefined> {
+    const { all } = this.#reviews;
+    const given =
+      typeof target === 'string' ? this.#reviews.of(target) : all.find(({ control }) => control === target);
+    const shown = activeChange();
+    const found = given ?? (shown === undefined ? undefined : this.#reviews.of(shown.session));
+    if (found !== undefined) return found;
+    if (all.length <= 1) {
+      const [only] = all;
+      if (only !== undefined) return only;
+      throw noReview();
+    }
+    const items = all.map((review) => ({ label: titleOf(review.session), review }));
+    return (await window.showQuickPick(items, { placeHolder: 'Choose a review' }))?.review;
+  }
+
+  /** Errors: `invalid_params` where nothing is named and no change is open, `conflict` for an outdated one. */
+  #filesOf(targets: readonly unknown[]): Found {
+    const resources = targets.flat().filter(isResource);
+    const [first] = resources;
+    if (first !== undefined) {
+      const { review } = first;
+      const files = resources.filter((one) => one.review === review).map(({ file }) => file);
+      return { review, files, isGroup: false, shown: false };
+    }
+    const [target] = targets;
+    for (const review of this.#reviews.all) {
+      const files = review.resourcesIn(target);
+      if (files.length > 0) return { review, files, isGroup: true, shown: false };
+    }
+    const shown = activeChange();
+    const review = shown === undefined ? undefined : this.#reviews.of(shown.session);
+    if (shown === undefined || review === undefined) throw noChange();
+    const file = review.fileAt(shown.path);
+    if (file?.id !== shown.id) throw changedSince(shown.path);
+    return { review, files: [file], isGroup: false, shown: true };
+  }
+
+  #pick(target: unknown, title: string): Promise<Session | undefined> {
+    return pickSession(this.#sessions, target ?? onlySessionInWindow(), { title });
+  }
+}
+
+interface Found {
+  readonly review: OpenReview;
+  readonly files: readonly ReviewFile[];
+  /** A group of the view was named, and not its entries. */
+  readonly isGroup: boolean;
+  /** It is the change in the active editor. */
+  readonly shown: boolean;
+}
+
+function isResource(target: unknown): target is { readonly review: OpenReview; readonly file: ReviewFile } {
+  return typeof target === 'object' && target !== null && 'review' in target && 'file' in target;
+}
+
+/** Asks before many changes are decided at once. */
+async function confirmMany(files: readonly ReviewFile[], verdict: Verdict): Promise<boolean> {
+  const careful = files.filter(needsCare);
+  const names = careful
+    .slice(0, 5)
+    .map(({ path }) => sanitize(path, 80))
+    .join('\n');
+  const more = careful.length > 5 ? `\nand ${careful.length - 5} more` : '';
+  const warning =
+    careful.length === 0
+      ? ''
+      : `\n\n${formatCount(careful.length, 'change')} may run on your machine or lead out of the tree:\n${names}${more}`;
+  const button = verdict === 'accept' ? 'Accept All' : 'Reject All';
+  const effect =
+    verdict === 'accept'
+      ? 'Only what you accept can be handed over.'
+      : 'The workspace gets back what was there before.';
+  const choice = await window.showWarningMessage(
+    `${verdict === 'accept' ? 'Accept' : 'Reject'} ${formatCount(files.length, 'change')}?`,
+    { modal: true, detail: `${effect} You can undo this.${warning}` },
+    button,
+  );
+  return choice === button;
+}
+
+function titleOf(session: Session): string {
+  return sanitize(sessionTitle(session));
+}
+
+function describeBase(review: OpenReview): string {
+  const spec = review.review?.base.spec ?? 'last';
+  if (spec === 'last') return 'the last review';
+  return spec === 'start' ? 'its start' : 'the chosen snapshot';
+}
+
+function noChange(): HoldfastError {
+  return new HoldfastError('invalid_params', 'No change of a review is open', {
+    next: 'open one from the Source Control view, or run Review Changes',
+  });
+}
+
+function noReview(): HoldfastError {
+  return new HoldfastError('not_found', 'No review is open in this window', { next: 'run Review Changes' });
+}
+
+function changedSince(path: string): HoldfastError {
+  return new HoldfastError('conflict', `${sanitize(path)} has changed since you opened it`, {
+    next: 'open it again from the Source Control view',
+  });
+}
