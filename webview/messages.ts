@@ -6,6 +6,7 @@ import {
   CONVERSATION_NOTIFICATIONS,
   ConversationItemSchema,
 } from '../protocol/conversation.ts';
+import { RuleOriginSchema } from '../protocol/egress.ts';
 import { SessionSchema } from '../protocol/entities.ts';
 import { SnapshotIdSchema, TurnIdSchema } from '../protocol/ids.ts';
 import { SnapshotSchema } from '../protocol/snapshots.ts';
@@ -21,8 +22,39 @@ const cursor = z.string().max(40);
 export const MAX_PROMPT = 256 * 1024;
 /** The most that a page copies, in characters. */
 export const MAX_COPY = 2 ** 20;
+/** Files that a mention is completed with. */
+export const MAX_FOUND_FILES = 20;
 /** Snapshots that the page shows. */
 export const MAX_SNAPSHOTS = 200;
+
+/** Rules, hosts and credentials that the page shows of each. */
+export const MAX_RECORD_ROWS = 500;
+const count = z.number().int().nonnegative();
+const text = z.string().max(5000);
+
+/** What a session may do, and what it did as its manifest says. */
+export const SessionRecordSchema = z.object({
+  rules: z
+    .array(
+      z.object({
+        host: text,
+        effect: z.enum(['allow', 'deny']),
+        from: RuleOriginSchema,
+        isUnread: z.boolean(),
+      }),
+    )
+    .max(MAX_RECORD_ROWS),
+  credentials: z.array(z.object({ name: text, host: text })).max(MAX_RECORD_ROWS),
+  /** `why`: what is wrong with the signature; null for nothing. */
+  signature: z.object({ keyId: text, why: z.string().nullable() }),
+  madeAt: text.nullable(),
+  /** The manifest in words. */
+  facts: z.array(z.object({ label: text, value: text })).max(50),
+  hosts: z
+    .array(z.object({ host: text, port: z.number().int(), allowed: count, denied: count, failed: count }))
+    .max(MAX_RECORD_ROWS),
+});
+export type SessionRecord = z.infer<typeof SessionRecordSchema>;
 
 /** Why the page may be out of date or cannot do something; `connected` is the normal state. */
 export const HOST_STATES = ['connected', 'connecting', 'engine-down', 'offline'] as const;
@@ -99,10 +131,18 @@ export const REQUESTS = {
     params: z.object({ path: z.string().max(4096), line: z.number().int().nullable() }),
     result: nothing,
   },
+  /** Files of the workspace whose path has the letters of `query`, relative to it, the best match first. */
+  findFiles: {
+    params: z.object({ query: z.string().max(500) }),
+    result: z.object({ paths: z.array(z.string().max(4096)).max(MAX_FOUND_FILES) }),
+  },
   /** Opens a web address, after VS Code has asked. */
   openLink: { params: z.object({ url: z.string().max(4096) }), result: nothing },
   /** Puts text on the clipboard. */
   copy: { params: z.object({ text: z.string().max(MAX_COPY) }), result: nothing },
+  record: { params: nothing, result: SessionRecordSchema },
+  /** Puts a manifest of the session as it is now on the clipboard, signed. */
+  copyManifest: { params: nothing, result: nothing },
   changesOfTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
   restoreBeforeTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
   forkBeforeTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },

@@ -42,8 +42,10 @@ export class WaitingNotifications implements Disposable {
     const what = await this.#asked(session);
     // Answered at once, or read by the person meanwhile.
     if (what === null || this.#options.isPageVisible(session.id)) return;
-    // Each open window hears of it; a person is told by the one that they work in. The badge counts in all of them.
-    if (!window.state.focused && !this.#options.isHere(session.id)) return;
+    // Each open window hears of it; a person is told by the one that they work in. The badge counts in all of them. In a
+    // browser VS Code may not notice that the focus came back from a page, so what was used a moment ago counts as well.
+    const { focused, active } = window.state;
+    if (!focused && !active && !this.#options.isHere(session.id)) return;
     const text = `${sanitize(sessionTitle(session))} waits for you${what === undefined ? '.' : `: ${what}`}`;
     const choice = await window.showInformationMessage(text, ANSWER, OPEN_PAGE);
     if (choice === ANSWER) void commands.executeCommand('holdfast.answerPermission', session.id);

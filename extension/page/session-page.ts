@@ -4,7 +4,12 @@ import type { Disposable, WebviewPanel } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
-import { EnvelopeToExtensionSchema, MAX_SNAPSHOTS, REQUESTS } from '../../webview/messages.ts';
+import {
+  EnvelopeToExtensionSchema,
+  MAX_FOUND_FILES,
+  MAX_SNAPSHOTS,
+  REQUESTS,
+} from '../../webview/messages.ts';
 import type { PageState, RequestHandlers, RequestName, ToPage } from '../../webview/messages.ts';
 import type { z } from 'zod';
 import { DisposableStore } from '../base/disposable-store.ts';
@@ -15,6 +20,7 @@ import { workspaceUri } from '../files/location.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import { ConversationFollower } from './conversation-follower.ts';
+import { readManifest, readRecord } from './session-record.ts';
 
 /** The most of a content that a page shows. */
 const MAX_CONTENT = 2 ** 20;
@@ -233,6 +239,13 @@ export class SessionPage implements Disposable {
       await commands.executeCommand('vscode.open', uri, { preview: true, ...(selection && { selection }) });
       return {};
     },
+    findFiles: async ({ query }) => {
+      const { paths } = await this.#options.connection.call('files/find', {
+        session: this.#options.session,
+        ...{ query, limit: MAX_FOUND_FILES, hidden: true, exclude: ['**/.git'] },
+      });
+      return { paths: paths.map((path) => path.slice(WORKSPACE.length + 1)) };
+    },
     openLink: async ({ url }) => {
       const uri = Uri.parse(url, true);
       // VS Code asks before it opens an address that the person has not trusted.
@@ -241,6 +254,12 @@ export class SessionPage implements Disposable {
     },
     copy: async ({ text }) => {
       await env.clipboard.writeText(text);
+      return {};
+    },
+    record: () => readRecord(this.#options.connection, this.#options.session),
+    copyManifest: async () => {
+      const envelope = await readManifest(this.#options.connection, this.#options.session);
+      await env.clipboard.writeText(JSON.stringify(envelope));
       return {};
     },
     changesOfTurn: async ({ turnId }) => {

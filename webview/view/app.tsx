@@ -6,10 +6,12 @@ import { FILTERS } from '../timeline.ts';
 import type { Filter } from '../timeline.ts';
 import { Icon } from './icon.tsx';
 import { PromptBox } from './prompt-box.tsx';
+import { Record } from './record.tsx';
 import { Snapshots } from './snapshots.tsx';
 import { TimelineView } from './timeline-view.tsx';
 
-type Tab = 'conversation' | 'snapshots';
+const TABS = { conversation: 'Conversation', snapshots: 'Snapshots', record: 'Manifest' } as const;
+type Tab = keyof typeof TABS;
 const FILTER_NAMES: Readonly<Record<Filter, string>> = {
   all: 'All',
   changes: 'Changes',
@@ -30,11 +32,9 @@ export function App({ model }: { readonly model: PageModel }) {
       <Header model={model} tab={tab} onTab={setTab} filter={filter} onFilter={setFilter} />
       <Banner model={model} />
       <main>
-        {tab === 'conversation' ? (
-          <TimelineView model={model} filter={filter} />
-        ) : (
-          <Snapshots model={model} />
-        )}
+        {tab === 'conversation' && <TimelineView model={model} filter={filter} />}
+        {tab === 'snapshots' && <Snapshots model={model} />}
+        {tab === 'record' && <Record model={model} />}
       </main>
       {model.failure !== null && (
         <div class="banner failure" role="alert">
@@ -80,9 +80,9 @@ function Header({ model, tab, onTab, filter, onFilter }: HeaderProps) {
       </div>
       <div class="tabs">
         <div role="tablist" aria-label="Parts of the session">
-          {(['conversation', 'snapshots'] as const).map((one) => (
+          {(Object.keys(TABS) as Tab[]).map((one) => (
             <button key={one} role="tab" aria-selected={tab === one} onClick={() => onTab(one)}>
-              {one === 'conversation' ? 'Conversation' : 'Snapshots'}
+              {TABS[one]}
             </button>
           ))}
         </div>

@@ -3,6 +3,7 @@ import type { ConversationItem } from '../../protocol/conversation.ts';
 import { plain } from '../format.ts';
 import type { PageModel } from '../page-model.ts';
 import { Icon } from './icon.tsx';
+import { useMentions } from './mention-list.tsx';
 
 const MAX_HEIGHT = 240;
 
@@ -10,7 +11,10 @@ const MAX_HEIGHT = 240;
 export function PromptBox({ model }: { readonly model: PageModel }) {
   const [text, setText] = useState(() => model.bridge.draft);
   const [isSending, setSending] = useState(false);
+  const [caret, setCaret] = useState(0);
   const box = useRef<HTMLTextAreaElement>(null);
+  /** Where the caret goes once the text is drawn. */
+  const nextCaret = useRef<number | null>(null);
   /** How far back in the earlier prompts a person has gone; 0: their own text. */
   const [back, setBack] = useState(0);
   const { session, input, host, isDeleted } = model.state;
@@ -25,7 +29,19 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
     if (element === null) return;
     element.style.height = 'auto';
     element.style.height = `${Math.min(element.scrollHeight, MAX_HEIGHT)}px`;
+    if (nextCaret.current !== null) element.setSelectionRange(nextCaret.current, nextCaret.current);
+    nextCaret.current = null;
   }, [text]);
+  const mentions = useMentions({
+    model,
+    text,
+    caret,
+    onChoose: (next, at) => {
+      nextCaret.current = at;
+      setText(next);
+      setCaret(at);
+    },
+  });
 
   const send = async (): Promise<void> => {
     if (text.trim() === '' || !isPossible || isSending) return;
@@ -48,7 +64,7 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
     return true;
   };
   const onKeyDown = (event: KeyboardEvent): void => {
-    if (event.isComposing) return;
+    if (event.isComposing || mentions.onKeyDown(event)) return;
     if (event.key === 'Enter' && !event.shiftKey && !event.altKey) {
       event.preventDefault();
       void send();
@@ -66,6 +82,7 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
   return (
     <div class="prompt-area">
       <Queue model={model} onEdit={(item) => void edit(item)} />
+      {mentions.list}
       <div class="prompt-box">
         <textarea
           ref={box}
@@ -77,11 +94,14 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
           onInput={(event) => {
             setBack(0);
             setText(event.currentTarget.value);
+            setCaret(event.currentTarget.selectionStart);
           }}
+          onSelect={(event) => setCaret(event.currentTarget.selectionStart)}
           onKeyDown={onKeyDown}
+          {...mentions.aria}
         />
         <div class="bar">
-          <span class="quiet hint">Enter sends · Shift+Enter adds a line</span>
+          <span class="quiet hint">Enter sends · Shift+Enter adds a line · @ mentions a file</span>
           {isRunning && (
             <button
               class="round secondary"

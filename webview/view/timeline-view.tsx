@@ -1,6 +1,7 @@
 import { memo } from 'preact/compat';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { formatTime, plain } from '../format.ts';
+import { promptParts } from '../mentions.ts';
 import type { PageModel } from '../page-model.ts';
 import { matches, timeline } from '../timeline.ts';
 import type { Filter, Row } from '../timeline.ts';
@@ -120,7 +121,7 @@ const RowView = memo(
       case 'prompt':
         return (
           <article class="prompt" aria-label="Your prompt">
-            <div class="text">{plain(row.item.text ?? row.item.preview)}</div>
+            <PromptText model={model} text={plain(row.item.text ?? row.item.preview)} />
             <time dateTime={row.item.time}>{formatTime(row.item.time)}</time>
           </article>
         );
@@ -142,6 +143,27 @@ const RowView = memo(
   },
   (before, after) => isSame(before.row, after.row),
 );
+
+/** A prompt, in which mentions of files are links. */
+function PromptText({ model, text }: { readonly model: PageModel; readonly text: string }) {
+  return (
+    <div class="text">
+      {promptParts(text).map((part, index) =>
+        part.kind === 'text' ? (
+          part.text
+        ) : (
+          <button
+            key={index}
+            class="link"
+            onClick={() => void model.ask('openFile', { path: part.path, line: null })}
+          >
+            {part.text}
+          </button>
+        ),
+      )}
+    </div>
+  );
+}
 
 function isSame(a: Row, b: Row): boolean {
   if (a.kind === 'message' && b.kind === 'message') {

@@ -289,6 +289,63 @@ describe('the prompt', () => {
   });
 });
 
+describe('a mention of a file', () => {
+  const FILES = ['src/parser.ts', 'src/parser.test.ts', 'docs/a b.md', 'bad\u202ename'];
+
+  test.each([
+    ['dark', 900],
+    ['light', 900],
+    ['contrast', 900],
+    ['dark', 300],
+  ] as const)('is completed with the keyboard (%s, %d pixels)', async (theme, width) => {
+    const { page: view } = await open({
+      theme,
+      width,
+      height: 500,
+      answers: { findFiles: () => ({ paths: FILES }) },
+    });
+    await harness.send('state', state());
+    await harness.send('begin', page([prompt(1, 'go')]));
+    const box = view.getByRole('textbox');
+    await box.pressSequentially('Fix @pars');
+    const list = view.getByRole('listbox', { name: 'Files of the workspace' });
+    await expect.poll(() => list.getByRole('option').count()).toBe(3);
+    await box.press('ArrowDown');
+    await box.press('ArrowDown');
+    const active = await box.getAttribute('aria-activedescendant');
+    expect(await list.getByRole('option', { selected: true }).getAttribute('id')).toBe(active);
+    await picture(`mention-${theme}-${width}`);
+    expect(await harness.faults()).toEqual([]);
+    await box.press('Enter');
+    expect(await box.inputValue()).toBe('Fix @"docs/a b.md" ');
+    await box.pressSequentially('@x');
+    await list.waitFor();
+    await box.press('Escape');
+    await list.waitFor({ state: 'detached' });
+    await box.press('Enter');
+    await expect
+      .poll(() => asked().at(-1))
+      .toEqual({
+        name: 'prompt',
+        params: { text: 'Fix @"docs/a b.md" @x' },
+      });
+  });
+
+  test('is completed with the mouse, and opens the file in the conversation', async () => {
+    const { page: view } = await open({ answers: { findFiles: () => ({ paths: FILES }) } });
+    await harness.send('state', state());
+    await harness.send('begin', page([prompt(1, 'Fix @src/a.ts, please')]));
+    await view.getByRole('button', { name: '@src/a.ts' }).click();
+    await view.getByRole('textbox').pressSequentially('@');
+    await view.getByRole('option', { name: 'parser.test.ts' }).click();
+    expect(await view.getByRole('textbox').inputValue()).toBe('@src/parser.test.ts ');
+    expect(asked()).toEqual([
+      { name: 'openFile', params: { path: 'src/a.ts', line: null } },
+      { name: 'findFiles', params: { query: '' } },
+    ]);
+  });
+});
+
 test('snapshots are compared, restored, forked and pinned', async () => {
   const { page: view } = await open();
   const snapshot = (n: number, label: string | null) => ({
@@ -324,6 +381,69 @@ test('snapshots are compared, restored, forked and pinned', async () => {
     { name: 'forkSnapshot', params: { snapshot: last } },
     { name: 'pinSnapshot', params: { snapshot: first, pinned: false } },
   ]);
+});
+
+describe('the manifest and the policy', () => {
+  const RECORD = {
+    rules: [
+      { host: 'registry.npmjs.org', effect: 'allow', from: 'file', isUnread: false },
+      { host: '*.example.org', effect: 'deny', from: 'session', isUnread: false },
+    ],
+    credentials: [{ name: 'anthropic', host: 'api.anthropic.com' }],
+    signature: { keyId: 'f'.repeat(64), why: null },
+    madeAt: new Date(2026, 0, 1).toISOString(),
+    facts: [
+      { label: 'Turns', value: '4 (3 succeeded, 1 failed)' },
+      { label: 'History', value: `40 events · ${'a'.repeat(16)}` },
+    ],
+    hosts: [{ host: 'registry.npmjs.org', port: 443, allowed: 1204, denied: 3, failed: 0 }],
+  };
+
+  test.each([
+    ['dark', 900],
+    ['light', 900],
+    ['contrast', 900],
+    ['dark', 300],
+  ] as const)('say what the session may do and did (%s, %d pixels)', async (theme, width) => {
+    const { page: view } = await open({ theme, width, answers: { record: () => RECORD } });
+    await harness.send('state', state());
+    await harness.send('begin', page(RICH));
+    await view.getByRole('tab', { name: 'Manifest' }).click();
+    await view.getByRole('row', { name: 'registry.npmjs.org yes holdfast.yaml' }).waitFor();
+    await view.getByRole('row', { name: '*.example.org no this session' }).waitFor();
+    await view.getByRole('row', { name: 'registry.npmjs.org:443 1,204 3 0' }).waitFor();
+    await view.getByText('Signed with the key of this home, ffffffffffffffff').waitFor();
+    await picture(`manifest-${theme}-${width}`);
+    expect(await view.evaluate('document.documentElement.scrollWidth')).toBe(width);
+    await view.getByRole('button', { name: 'Copy Signed Manifest' }).click();
+    // The session goes on, and the manifest says what was.
+    await harness.send('state', state({ session: session({ lastSeq: 41 }) }));
+    await view.getByRole('button', { name: 'Make a New Manifest' }).click();
+    await expect
+      .poll(() => asked().map((one) => (one as { name: string }).name))
+      .toEqual(['record', 'copyManifest', 'record']);
+    await view.getByRole('button', { name: 'Make a New Manifest' }).waitFor({ state: 'detached' });
+  });
+
+  test('say so where the signature is not valid, and where they cannot be read', async () => {
+    let fails = true;
+    const { page: view } = await open({
+      answers: {
+        record: () => {
+          if (fails) throw new Error('The manifest was not made: the history is damaged');
+          return { ...RECORD, rules: [], credentials: [], signature: { keyId: 'f', why: 'it was altered' } };
+        },
+      },
+    });
+    await harness.send('state', state());
+    await harness.send('begin', page(RICH));
+    await view.getByRole('tab', { name: 'Manifest' }).click();
+    await view.getByText('the history is damaged').waitFor();
+    fails = false;
+    await view.getByRole('button', { name: 'Try Again' }).click();
+    await view.getByText('The signature is not valid: it was altered').waitFor();
+    await view.getByText('It reaches no host').waitFor();
+  });
 });
 
 describe('a state that keeps a person from going on says what to do', () => {

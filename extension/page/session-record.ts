@@ -1,0 +1,36 @@
+import { createPublicKey } from 'node:crypto';
+import type { Envelope } from '../../protocol/manifest.ts';
+import { readUnverified, verifyManifest } from '../../protocol/manifest-verification.ts';
+import type { Connection } from '../connection/connection.ts';
+import { MAX_RECORD_ROWS } from '../../webview/messages.ts';
+import type { SessionRecord } from '../../webview/messages.ts';
+import { manifestFacts } from './manifest-words.ts';
+
+/** A manifest of the session as it is now. */
+export async function readManifest(connection: Connection, session: string): Promise<Envelope> {
+  return (await connection.call('manifest/show', { session })).envelope;
+}
+
+/** What a session may do and what it did, for its page. */
+export async function readRecord(connection: Connection, session: string): Promise<SessionRecord> {
+  const [{ policy }, envelope, { publicKey, keyId }] = await Promise.all([
+    connection.call('policy/show', { session }),
+    readManifest(connection, session),
+    connection.call('manifest/key', {}),
+  ]);
+  const text = JSON.stringify(envelope);
+  const verified = verifyManifest(text, createPublicKey(publicKey));
+  const statement = verified.valid ? verified.statement : readUnverified(text);
+  return {
+    rules: policy.rules
+      .slice(0, MAX_RECORD_ROWS)
+      .map(({ host, effect, from, tcp, ech }) => ({ host, effect, from, isUnread: tcp || ech })),
+    signature: verified.valid ? { keyId, why: null } : { keyId, why: verified.why },
+    madeAt: statement?.predicate.madeAt ?? null,
+    facts: statement === null ? [] : manifestFacts(statement.predicate),
+    credentials: (statement?.predicate.credentials ?? []).map(({ name, host }) => ({ name, host })),
+    hosts: (statement?.predicate.egress.listed ?? []).map(({ host, port, allowed, denied, failed }) => ({
+      ...{ host, port, allowed, denied, failed },
+    })),
+  };
+}

@@ -1,0 +1,159 @@
+import type { ComponentChildren } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { formatNumber, formatTime, plain } from '../format.ts';
+import type { SessionRecord } from '../messages.ts';
+import type { PageModel } from '../page-model.ts';
+import { Icon } from './icon.tsx';
+
+const ORIGINS: Readonly<Record<SessionRecord['rules'][number]['from'], string>> = {
+  file: 'holdfast.yaml',
+  once: 'allowed once',
+  session: 'this session',
+  profile: 'its profile',
+};
+
+/** What the session may do and why, and the signed record of what it did. Read-only. */
+export function Record({ model }: { readonly model: PageModel }) {
+  const [record, setRecord] = useState<SessionRecord | null>(null);
+  const [why, setWhy] = useState<string | null>(null);
+  const [reads, setReads] = useState(0);
+  const { lastSeq = 0 } = model.state.session ?? {};
+  const [seq, setSeq] = useState(lastSeq);
+  useEffect(() => {
+    setSeq(model.state.session?.lastSeq ?? 0);
+    setWhy(null);
+    model.bridge.request('record', {}).then(setRecord, (error: unknown) => {
+      setWhy(error instanceof Error ? error.message : String(error));
+    });
+  }, [model, reads]);
+  const again = (): void => setReads((count) => count + 1);
+
+  if (record === null) {
+    return (
+      <div class="timeline loading" role="status">
+        {why === null ? (
+          'Loading…'
+        ) : (
+          <p>
+            {plain(why)}{' '}
+            <button class="link" onClick={again}>
+              Try Again
+            </button>
+          </p>
+        )}
+      </div>
+    );
+  }
+  return (
+    <div class="timeline" tabIndex={0} role="region" aria-label="Manifest and policy">
+      <div class="column record">
+        <h2>What it may do</h2>
+        <Rules rules={record.rules} />
+        <Credentials credentials={record.credentials} />
+        <h2>What it did</h2>
+        <Signature record={record} />
+        {(lastSeq > seq || why !== null) && (
+          <p class="quiet" role="status">
+            {why === null ? 'The session has gone on since.' : plain(why)}{' '}
+            <button class="link" onClick={again}>
+              Make a New Manifest
+            </button>
+          </p>
+        )}
+        <dl>
+          {record.facts.map(({ label, value }) => (
+            <div key={label}>
+              <dt>{label}</dt>
+              <dd>{plain(value)}</dd>
+            </div>
+          ))}
+        </dl>
+        <Hosts hosts={record.hosts} />
+        <button class="secondary" onClick={() => void model.ask('copyManifest', {})}>
+          Copy Signed Manifest
+        </button>
+      </div>
+    </div>
+  );
+}
+
+function Signature({ record: { signature, madeAt } }: { readonly record: SessionRecord }) {
+  const { keyId, why } = signature;
+  return (
+    <p class={`signature ${why === null ? 'valid' : 'invalid'}`}>
+      <Icon name={why === null ? 'verified-filled' : 'error'} />{' '}
+      {why === null
+        ? `Signed with the key of this home, ${keyId.slice(0, 16)}${madeAt === null ? '' : `, ${formatTime(madeAt)}`}`
+        : `The signature is not valid: ${plain(why)}`}
+    </p>
+  );
+}
+
+function Rules({ rules }: { readonly rules: SessionRecord['rules'] }) {
+  if (rules.length === 0) return <p>It reaches no host: nothing is allowed.</p>;
+  return (
+    <Table label="Hosts that it may reach" head={['host', 'may it', 'because of']}>
+      {rules.map(({ host, effect, from, isUnread }, index) => (
+        <tr key={index}>
+          <td>{plain(host)}</td>
+          <td>{effect === 'allow' ? `yes${isUnread ? ', unread' : ''}` : 'no'}</td>
+          <td>{ORIGINS[from]}</td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+function Credentials({ credentials }: { readonly credentials: SessionRecord['credentials'] }) {
+  if (credentials.length === 0) return <p class="quiet">Its requests get no credentials.</p>;
+  return (
+    <Table label="Credentials, which stay outside of the sandbox" head={['credential', 'for requests to']}>
+      {credentials.map(({ name, host }, index) => (
+        <tr key={index}>
+          <td>{plain(name)}</td>
+          <td>{plain(host)}</td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+function Hosts({ hosts }: { readonly hosts: SessionRecord['hosts'] }) {
+  if (hosts.length === 0) return null;
+  return (
+    <Table label="Connections" head={['host', 'allowed', 'denied', 'failed']}>
+      {hosts.map(({ host, port, allowed, denied, failed }, index) => (
+        <tr key={index}>
+          <td>{`${plain(host)}:${port}`}</td>
+          <td>{formatNumber(allowed)}</td>
+          <td>{formatNumber(denied)}</td>
+          <td>{formatNumber(failed)}</td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+interface TableProps {
+  readonly label: string;
+  readonly head: readonly string[];
+  readonly children: ComponentChildren;
+}
+
+function Table({ label, head, children }: TableProps) {
+  return (
+    <table>
+      <caption>{label}</caption>
+      <thead>
+        <tr>
+          {head.map((name) => (
+            <th key={name} scope="col">
+              {name}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>{children}</tbody>
+    </table>
+  );
+}
