@@ -18,6 +18,7 @@ import { registerPolicy } from './commands/policy.ts';
 import { registerProfiles } from './commands/profiles.ts';
 import { registerReview } from './commands/review.ts';
 import { registerRun } from './commands/run.ts';
+import { registerSetup } from './commands/setup.ts';
 import { registerSecrets } from './commands/secrets.ts';
 import { registerSessions } from './commands/sessions.ts';
 import { registerSnapshots } from './commands/snapshots.ts';
@@ -101,6 +102,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   registerCheck(registry);
   registerPolicy(registry);
   registerSecrets(registry);
+  registerSetup(registry);
   registerHandoff(registry);
   registerManifests(registry);
   root.commandsGroup(HEADINGS.maintenance);
@@ -116,7 +118,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
       .description('show help for a command')
       .helpGroup(HEADINGS.maintenance),
   );
-  registry.registerUnavailable(root, ['setup', 'retention', 'serve']);
+  registry.registerUnavailable(root, ['retention', 'serve']);
   registry.registerUnavailable(session, ['undelete', 'move']);
   return root;
 }

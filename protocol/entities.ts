@@ -245,6 +245,7 @@ export const GarbageSchema = z.object({
   kind: z.enum([
     'container',
     'volume',
+    'image',
     'directory',
     'deploy',
     'runtime',

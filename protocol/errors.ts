@@ -53,6 +53,7 @@ export const ERROR_CODES = {
   output_limit: -33063,
   storage_limit: -33064,
   interrupted: -33065,
+  setup_failed: -33066,
 
   // Files of a workspace: one to one with VS Code's FileSystemError
   file_not_found: -33080,

@@ -32,6 +32,7 @@ import { MEMORY_METHODS } from './memory.ts';
 import { ProfileNameSchema } from './profile.ts';
 import { SECRET_METHODS } from './secrets.ts';
 import { REVIEW_METHODS } from './review.ts';
+import { SETUP_METHODS } from './setup.ts';
 import { SEARCH_METHODS, SEARCH_NOTIFICATIONS } from './search.ts';
 import {
   ResumeSourceSchema,
@@ -454,6 +455,7 @@ export const METHODS = {
   ...MEMORY_METHODS,
   ...POLICY_METHODS,
   ...SECRET_METHODS,
+  ...SETUP_METHODS,
   ...FILES_METHODS,
   ...WATCH_METHODS,
   ...SEARCH_METHODS,

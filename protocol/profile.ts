@@ -4,6 +4,8 @@ import { ToolKindSchema } from './agent-events.ts';
 import { CredentialSchema, MAX_CREDENTIALS } from './credentials.ts';
 import { EgressRuleSchema } from './egress.ts';
 import { PRESET_NAMES } from './presets/names.ts';
+import { ProfileNameSchema } from './profile-name.ts';
+import { SetupSchema } from './setup.ts';
 import { DurationSchema, SizeSchema } from './units.ts';
 
 /**
@@ -11,13 +13,7 @@ import { DurationSchema, SizeSchema } from './units.ts';
  * (`unsupportedFields`), so that no field is silently ignored.
  */
 
-/** A DNS-1123 label, because it becomes part of container names. */
-export const ProfileNameSchema = z
-  .string()
-  .regex(
-    /^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$/,
-    'lower-case letters, digits and dashes, 1 to 40, no dash at either end',
-  );
+export { ProfileNameSchema };
 
 const CommandSchema = z.array(z.string().max(32_768)).min(1).max(256);
 
@@ -123,15 +119,7 @@ export const ProfileSchema = z.strictObject({
       repository: z.strictObject({ url: z.string(), ref: z.string().optional() }).optional(),
     })
     .optional(),
-  setup: z
-    .strictObject({
-      run: z.string().optional(),
-      resume: z.string().optional(),
-      secrets: z.array(z.string()).optional(),
-      egress: z.array(EgressRuleSchema).optional(),
-      timeout: DurationSchema.optional(),
-    })
-    .optional(),
+  setup: SetupSchema.optional(),
   egress: z.array(EgressRuleSchema).max(1000).optional(),
   credentials: z.array(CredentialSchema).max(MAX_CREDENTIALS).optional(),
   env: z.record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/), z.string()).optional(),
@@ -225,7 +213,11 @@ export interface UnsupportedField {
 
 /** Fields that parse but that this version does not support. Deploy refuses them, and the published schema says so. */
 export const UNSUPPORTED_FIELDS: readonly UnsupportedField[] = [
-  { field: 'setup', next: 'put what the agent needs into the image' },
+  { field: 'setup.run', next: 'use `setup.packages`, or put what the agent needs into the image' },
+  { field: 'setup.resume', next: 'run it in the first turn' },
+  { field: 'setup.secrets', next: 'remove it; a setup gets no secrets yet' },
+  { field: 'setup.egress.*.*.methods', next: 'remove it; rules are for hosts and ports only' },
+  { field: 'setup.egress.*.*.path', next: 'remove it; rules are for hosts and ports only' },
   { field: 'dockerfile', next: 'build the image yourself and name it in `image`' },
   { field: 'workspace.scope', value: 'profile', next: 'use `session`' },
   { field: 'workspace.repository', next: 'clone inside the first turn' },

@@ -4,7 +4,19 @@ const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
 const LENGTH = 16;
 
 export type IdKind =
-  'ses' | 'turn' | 'exec' | 'term' | 'sub' | 'snp' | 'rev' | 'perm' | 'proc' | 'hand' | 'man' | 'chk';
+  | 'ses'
+  | 'turn'
+  | 'exec'
+  | 'term'
+  | 'sub'
+  | 'snp'
+  | 'rev'
+  | 'perm'
+  | 'proc'
+  | 'hand'
+  | 'man'
+  | 'chk'
+  | 'setup';
 
 /** Creates ids: a kind and 80 random bits in lower-case base32. */
 export interface Ids {

@@ -21,6 +21,7 @@ import { nameResolver } from '../egress/resolver.ts';
 import { DockerEngine } from '../engine/docker/engine.ts';
 import type { Engine } from '../engine/port.ts';
 import { Checks } from '../checks/checks.ts';
+import { sandboxOwner } from '../engine/sandbox-owner.ts';
 import { HandoffService } from '../handoff/handoff-service.ts';
 import { Manifests } from '../manifests/manifests.ts';
 import { Artifacts } from '../history/artifacts.ts';
@@ -86,6 +87,8 @@ import { Operations } from '../store/operations.ts';
 import { Profiles } from '../store/profiles.ts';
 import { DiskReserve } from '../store/reserve.ts';
 import { SecretRows } from '../store/secrets.ts';
+import { SetupRows } from '../store/setups.ts';
+import { Setups } from '../setup/setups.ts';
 import { ReviewRows } from '../store/reviews.ts';
 import { type SessionRow, Sessions } from '../store/sessions.ts';
 import { Snapshots } from '../store/snapshots.ts';
@@ -274,9 +277,17 @@ function createNetwork(storage: Storage, log: Log) {
     credentials,
     dial: (sessionId) => engine.dial(sessionId),
     resolve: nameResolver(process.env),
+    reportElsewhere: (id, entries) => setups.reportEgress(id, entries),
     log: log.child('egress'),
   });
-  return { policies, egress };
+  const setups: Setups = new Setups({
+    ...storage,
+    ...{ policies, egress },
+    rows: new SetupRows(database),
+    owner: () => sandboxOwner(engine, () => storage.sessions.allocateUid()),
+    log: log.child('setup'),
+  });
+  return { policies, egress, setups };
 }
 
 /** Containers of sessions, and what needs their sidecars: seeding, storage limits, scan caches. */
@@ -617,6 +628,7 @@ function createSessions(
   const interruptedWork = new InterruptedWork({ ...own, removal });
   const reconciler = new Reconciler({
     ...below,
+    isSetup: (id) => below.setups.isRunning(id),
     log: log.child('reconcile'),
     onEngineReconnected: () => background.add(interruptedWork.finish()),
     onAgentGone: (sessionId, why, limitsMet) => {

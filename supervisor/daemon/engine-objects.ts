@@ -15,7 +15,8 @@ export async function removeEngineObjects(engine: Engine): Promise<Garbage[]> {
 }
 
 export function describeGarbage(object: ObservedObject, why: string): Garbage {
-  return { kind: object.kind === 'container' ? 'container' : 'volume', name: object.name, why, bytes: null };
+  const kind = object.kind === 'network' ? 'volume' : object.kind;
+  return { kind, name: object.name, why, bytes: null };
 }
 
 /** Removes helper containers of a supervisor that was killed. The engine does not list those that this process uses. */

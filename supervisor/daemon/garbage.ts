@@ -49,6 +49,7 @@ export class GarbageCollector {
     }
     const candidates = [
       ...this.#onEngine(observed),
+      ...this.#preparedImages(observed),
       ...(await this.#runs(observed)),
       ...(await this.#workspaces()),
       ...(await this.#deploys()),
@@ -71,11 +72,13 @@ export class GarbageCollector {
   }
 
   #onEngine(observed: readonly ObservedObject[]): Candidate[] {
-    const { engine } = this.#services;
+    const { engine, setups } = this.#services;
     return observed.flatMap((object) => {
       const { sessionId, role } = object;
       // Volumes of code and programs are removed with their version; a workspace is never removed here.
       if (role === 'code' || role === 'runtime') return [];
+      // Prepared images have a rule of their own, and a running setup its containers.
+      if (role === 'prepared' || (sessionId !== null && setups.isRunning(sessionId))) return [];
       if (role === 'workspace' || role === 'home') {
         if (sessionId !== null && this.#isPresent(sessionId)) return [];
         return [
@@ -102,12 +105,44 @@ export class GarbageCollector {
     });
   }
 
+  /** Of a running deploy, the image may be prepared and the profile not recorded yet. */
+  #preparedImages(observed: readonly ObservedObject[]): Candidate[] {
+    const { engine, setups, operations } = this.#services;
+    const isDeploying = (): boolean => operations.pending().some(({ kind }) => kind === 'profile/deploy');
+    if (isDeploying()) return [];
+    const images = observed.filter(({ kind }) => kind === 'image');
+    const listed = images.flatMap((object) =>
+      object.sessionId === null ? [] : [{ reference: object.name, setupId: object.sessionId, object }],
+    );
+    const unused = setups.unusedImages(listed);
+    return unused.flatMap(({ reference, setupId, profile, bytes }) => {
+      const object = images.find(({ name }) => name === reference);
+      if (object === undefined) return [];
+      return [
+        {
+          garbage: {
+            ...describeGarbage(
+              object,
+              profile === null ? 'left over from a setup' : `prepared for ${profile}, which does not use it`,
+            ),
+            bytes,
+          },
+          remove: async () => {
+            if (isDeploying() || setups.unusedImages([{ reference, setupId }]).length === 0) return;
+            await engine.removeObject(object);
+            await setups.recordImageRemoved(setupId);
+          },
+        },
+      ];
+    });
+  }
+
   async #runs(observed: readonly ObservedObject[]): Promise<Candidate[]> {
     const { home } = this.#services;
     const mounted = new Set(observed.map(({ sessionId }) => sessionId));
     const candidates: Candidate[] = [];
     for (const name of await folderNames(home.runs)) {
-      if (this.#isPresent(name) || mounted.has(name)) continue;
+      if (this.#isPresent(name) || mounted.has(name) || this.#services.setups.isRunning(name)) continue;
       const candidate = await directory(join(home.runs, name), 'directory', 'run directory of no session');
       candidates.push(this.#unlessPresent(name, candidate));
     }
@@ -122,7 +157,7 @@ export class GarbageCollector {
       [home.agentHomes, 'HOME'],
     ] as const) {
       for (const name of await folderNames(folder)) {
-        if (this.#isPresent(name)) continue;
+        if (this.#isPresent(name) || this.#services.setups.isRunning(name)) continue;
         const path = join(folder, name);
         const empty = (await readdir(path).catch(() => ['unreadable'])).length === 0;
         const why = empty

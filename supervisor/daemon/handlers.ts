@@ -16,6 +16,7 @@ import { handoffHandlers } from '../rpc/handlers/handoff.ts';
 import { manifestHandlers } from '../rpc/handlers/manifest.ts';
 import { deployHandlers } from '../rpc/handlers/deploy.ts';
 import { policyHandlers } from '../rpc/handlers/policy.ts';
+import { setupHandlers } from '../rpc/handlers/setup.ts';
 import { secretHandlers } from '../rpc/handlers/secret.ts';
 import { Doctor } from '../doctor/doctor.ts';
 import { GarbageCollector } from './garbage.ts';
@@ -75,6 +76,7 @@ export function createHandlers(
 
     ...policyHandlers<ClientPeer>({ policies, egress, sessionId }),
     ...secretHandlers<ClientPeer>(services.secrets),
+    ...setupHandlers<ClientPeer>(services.setups),
     ...withStorageLimits(
       filesHandlers<ClientPeer>({
         connections: filesConnections,

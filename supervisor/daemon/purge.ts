@@ -123,6 +123,7 @@ export class Purge {
       ['runtime', home.runtimes],
       ['artifact', home.artifacts],
       ['snapshots', home.store],
+      ['directory', home.setups],
       ['database', home.backups],
       ['directory', home.secrets],
     ] as const) {

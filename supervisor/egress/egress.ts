@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Duplex } from 'node:stream';
 import type { Credential } from '../../protocol/credentials.ts';
+import type { EventEntry } from '../../protocol/events.ts';
 import { Emitter } from '../base/emitter.ts';
 import type { Log } from '../base/log.ts';
 import type { EventLog } from '../history/event-log.ts';
@@ -30,6 +31,8 @@ export interface EgressOptions {
   readonly authorities?: readonly string[] | undefined;
   /** How often long answers of credentials tell their bytes, ms. */
   readonly carriedMs?: number | undefined;
+  /** Called with the decisions about what has no history: a setup. */
+  readonly reportElsewhere: (id: string, entries: readonly EventEntry[]) => void;
   readonly log: Log;
   /** ms since 1970. */
   readonly now: () => number;
@@ -199,12 +202,15 @@ export class Egress {
   }
 
   #make(sessionId: string): EgressChannel {
-    const { policies, resolve, log, now, events, sessions } = this.#options;
+    const { policies, resolve, log, now, events, sessions, reportElsewhere } = this.#options;
     const ledger = new EgressEventAggregator({
       now,
       record: (entries) => {
         const row = sessions.get(sessionId);
-        if (row === null || row.status === 'deleted') return;
+        if (row === null || row.status === 'deleted') {
+          reportElsewhere(sessionId, entries);
+          return;
+        }
         try {
           events.append(sessionId, entries);
         } catch (error) {

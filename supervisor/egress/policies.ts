@@ -1,4 +1,5 @@
 import {
+  type EgressRule,
   HOST_MACHINE,
   parseHostPattern,
   type Policy,
@@ -40,6 +41,9 @@ interface LoadedRule extends Rule {
   readonly addedAt: number | null;
 }
 
+/** A rule whose host is not parsed yet. */
+type HostRule = Omit<LoadedRule, 'pattern' | 'shown'> & { readonly host: string };
+
 /**
  * The rules of every session: those of its profile's file, and those that people added. Cached until something
  * changes them.
@@ -47,11 +51,22 @@ interface LoadedRule extends Rule {
 export class Policies {
   readonly #options: PoliciesOptions;
   readonly #cache = new Map<string, { readonly key: string; readonly rules: readonly LoadedRule[] }>();
+  /** Rules of setups that run, by their id. */
+  readonly #declared = new Map<string, readonly LoadedRule[]>();
   /** Number of changes by people; invalidates the cache. */
   #changes = 0;
 
   constructor(options: PoliciesOptions) {
     this.#options = options;
+  }
+
+  /** The rules of what is no session, until `withdraw`: a setup, whose id is none of a session. People cannot change them. */
+  declare(id: string, rules: readonly EgressRule[]): void {
+    this.#declared.set(id, withPatterns(rules.map(fromFile)));
+  }
+
+  withdraw(id: string): void {
+    this.#declared.delete(id);
   }
 
   /** Empty for a deleted session. */
@@ -160,30 +175,39 @@ export class Policies {
   #load(sessionId: string): readonly LoadedRule[] {
     const { rules, profiles, sessions } = this.#options;
     const row = sessions.get(sessionId);
-    if (row === null || row.status === 'deleted') return [];
+    if (row === null || row.status === 'deleted') return this.#declared.get(sessionId) ?? [];
     const profile = profiles.get(row.profile);
     const key = `${String(this.#changes)} ${row.profile} ${String(profile?.deployedAt ?? 0)} ${String(profile?.version ?? 0)}`;
     const cached = this.#cache.get(sessionId);
     if (cached?.key === key) return cached.rules;
-    const all = [
+    const all = withPatterns([
       ...rules
         .listFor(sessionId, row.profile)
         .map(({ scope, owner: _owner, ...rule }) => ({ ...rule, from: scope })),
-      ...(profile?.config.egress ?? []).map(({ host, quiet = false, tcp = false, ech }) => ({
-        id: null,
-        from: 'file' as const,
-        host,
-        effect: quiet ? ('deny' as const) : ('allow' as const),
-        quiet,
-        tcp,
-        ech: ech === 'allow',
-        addedAt: null,
-      })),
-    ].flatMap(({ host, ...rest }) => {
-      const pattern = parseHostPattern(host);
-      return 'refused' in pattern ? [] : [{ ...rest, pattern, shown: host }];
-    });
+      ...(profile?.config.egress ?? []).map(fromFile),
+    ]);
     this.#cache.set(sessionId, { key, rules: all });
     return all;
   }
+}
+
+/** A rule of `holdfast.yaml`. */
+function fromFile({ host, quiet, tcp, ech }: EgressRule): HostRule {
+  return {
+    id: null,
+    from: 'file',
+    host,
+    effect: quiet === true ? 'deny' : 'allow',
+    quiet: quiet === true,
+    tcp: tcp === true,
+    ech: ech === 'allow',
+    addedAt: null,
+  };
+}
+
+function withPatterns(rules: readonly HostRule[]): LoadedRule[] {
+  return rules.flatMap(({ host, ...rest }) => {
+    const pattern = parseHostPattern(host);
+    return 'refused' in pattern ? [] : [{ ...rest, pattern, shown: host }];
+  });
 }

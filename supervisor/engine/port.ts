@@ -45,6 +45,13 @@ export interface Engine {
   /** Stops and removes both containers and their files and volumes, but never the workspace and HOME. */
   removeSandbox(sessionId: string, graceMs: number): Promise<void>;
 
+  /**
+   * Makes an image: runs the steps in a container of their own and keeps what they leave. The sidecar of `spec.sandbox` has to run,
+   * and stays. Nothing else remains of it; after a crash `removeSandbox` removes the container, and `observe` lists the image.
+   * Errors: `setup_failed`, the reason of the signal.
+   */
+  prepare(spec: PrepareSpec, io: PrepareIo): Promise<PreparedImage>;
+
   /** Opens a byte stream to the sidecar's socket. Errors: `sandbox_lost` when there is no sidecar. */
   dial(sessionId: string): Promise<Duplex>;
   exec(sessionId: string, spec: ExecSpec): Promise<EngineExec>;
@@ -121,6 +128,8 @@ export interface EngineImages {
   has(reference: string): Promise<boolean>;
   /** Digest or id of a present image, for the history. */
   identity(reference: string): Promise<string>;
+  /** Whether it is a prepared image of any home, or made from one. False if it does not exist. */
+  isPrepared(reference: string): Promise<boolean>;
   pull(reference: string, progress: (layer: PullProgress) => void, signal: AbortSignal): Promise<void>;
 }
 export interface PullProgress {
@@ -150,6 +159,38 @@ export interface SandboxSpec {
   readonly env: Readonly<Record<string, string>>;
   readonly limits: { readonly memoryBytes: number; readonly cpus: number; readonly pids: number };
   readonly runtime: string;
+}
+
+/** One command of a setup. It runs as root. */
+export interface SetupStep {
+  readonly name: string;
+  readonly command: readonly string[];
+  /** The command as people know it, on one line. */
+  readonly shown: string;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+export interface PrepareSpec {
+  /** Its `sessionId` is the id of the setup; of `code` only the profile counts. */
+  readonly sandbox: SandboxSpec;
+  /** The image to start from. */
+  readonly image: string;
+  readonly steps: readonly SetupStep[];
+}
+
+export interface PrepareIo {
+  onStep(name: string): void;
+  /** Called with everything that the steps print. */
+  onOutput(chunk: Buffer): void;
+  readonly signal: AbortSignal;
+}
+
+export interface PreparedImage {
+  readonly reference: string;
+  /** `sha256:…` */
+  readonly imageId: string;
+  /** What was added to the image that it started from. */
+  readonly bytes: number;
 }
 
 export interface ExecSpec {
@@ -189,11 +230,22 @@ export interface ObservedSandbox {
   readonly agent: ObservedContainer | null;
 }
 export interface ObservedObject {
-  readonly kind: 'container' | 'volume' | 'network';
+  readonly kind: 'container' | 'volume' | 'network' | 'image';
   readonly objectId: string;
   readonly name: string;
+  /** Of a setup and its image: the id of the setup. */
   readonly sessionId: string | null;
   readonly role:
-    'sidecar' | 'agent' | 'helper' | 'workspace' | 'home' | 'run' | 'control' | 'runtime' | 'code';
+    | 'sidecar'
+    | 'agent'
+    | 'helper'
+    | 'workspace'
+    | 'home'
+    | 'run'
+    | 'control'
+    | 'runtime'
+    | 'code'
+    | 'setup'
+    | 'prepared';
   readonly container: ObservedContainer | null;
 }

@@ -102,11 +102,14 @@ export class Deploys {
     profile: Profile,
     { project, ignored, origin, signal, reportProgress }: DeployRequest,
   ): Promise<DeployResult> {
-    const { engine, database, profiles, defaultImage, operations, log, now } = this.#options;
+    const { engine, database, profiles, defaultImage, setups, operations, log, now } = this.#options;
     signal.throwIfAborted();
     await requireEngine(engine, profile);
-    const image = profile.image ?? defaultImage;
-    await requireImage(engine.images, image, profile.image === undefined, reportProgress, signal);
+    const base = profile.image ?? defaultImage;
+    await requireImage(engine.images, base, profile.image === undefined, reportProgress, signal);
+    requireEntry(profile, project.code);
+    // Before anything of the version exists: a setup takes minutes, and its image is found again by its key.
+    const image = await setups.ensureImage({ profile, image: base, reportProgress, signal });
 
     const { version, operation } = database.transaction(() => {
       const version = profiles.reserveVersion(profile.name, now());
@@ -155,7 +158,6 @@ export class Deploys {
     // Leftovers of a version of that number that was never published.
     await removeTree(target);
     await removeTree(home.deployedGitHistory(profile.name, version));
-    requireEntry(profile, code);
     await failpoint('deploy.after-copy');
 
     const seed = seedOf(profile);

@@ -8,6 +8,7 @@ import { hasErrorCode } from '../store/storage-error.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { Log } from '../base/log.ts';
 import type { Engine } from '../engine/port.ts';
+import type { Setups } from '../setup/setups.ts';
 
 /** The part of the sessions that deploy and undeploy use. */
 export interface ProfileSessions {
@@ -24,11 +25,12 @@ export interface ProfileServiceOptions {
   readonly operations: Operations;
   readonly engine: Engine;
   readonly sessions: ProfileSessions;
-  /** Rules that people added for all sessions of a profile. */
   /** Forgets what people added to a profile, with its undeploy; in the same transaction. */
   readonly forgetProfile: (profile: string) => void;
   /** An undeploy frees space, so its writes must succeed on a full disk. */
   readonly reserve: Pick<DiskReserve, 'retryOnFullDisk'>;
+  /** Prepares the image of a profile with a setup. */
+  readonly setups: Pick<Setups, 'ensureImage' | 'recover' | 'prune'>;
   readonly log: Log;
   /** The image of profiles without `image`. */
   readonly defaultImage: string;

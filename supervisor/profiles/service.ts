@@ -111,10 +111,11 @@ export class ProfileService {
    * an unreachable engine waits for the next call.
    */
   async recover(): Promise<void> {
-    const { operations, log } = this.#options;
+    const { operations, setups, log } = this.#options;
     await this.uploads.removeLeftovers().catch((error: unknown) => {
       log.warn('cannot remove uploads of an earlier supervisor', { error });
     });
+    await setups.recover();
     for (const operation of operations.pending()) {
       try {
         if (operation.kind === DEPLOY) await this.#deploys.rollBack(operation);

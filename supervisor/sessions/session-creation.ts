@@ -1,6 +1,7 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../base/log.ts';
 import type { Engine } from '../engine/port.ts';
+import { sandboxOwner } from '../engine/sandbox-owner.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { Database } from '../store/database.ts';
@@ -122,12 +123,8 @@ export class SessionCreation {
   }
 
   #owner(): { uid: number; gid: number } {
-    const uid = process.getuid?.() ?? 1000;
-    // With a remote engine, the user of the image is the one with a passwd line.
-    if (!this.#options.engine.capabilities().localPaths) return { uid: 1000, gid: 1000 };
-    if (uid !== 0) return { uid, gid: process.getgid?.() ?? uid };
-    const own = this.#options.sessions.allocateUid();
-    return { uid: own, gid: own };
+    const { engine, sessions } = this.#options;
+    return sandboxOwner(engine, () => sessions.allocateUid());
   }
 }
 

@@ -35,7 +35,7 @@ export const MAX_HOME_PATH_BYTES = LONGEST_DATABASE_PATH - LONGEST_DATABASE_NAME
 const LONGEST_PART = 255;
 /** Entries that a folder may have before it becomes a home. */
 const OURS =
-  /^(\.|supervisor|holdfast|id$|logs$|workspaces$|homes$|run$|deploys$|runtime$|artifacts$|store$|backups$|reserve$|secrets$|host-key$|bin$|hosts)/;
+  /^(\.|supervisor|holdfast|id$|logs$|workspaces$|homes$|run$|deploys$|runtime$|artifacts$|store$|setups$|backups$|reserve$|secrets$|host-key$|bin$|hosts)/;
 
 /** A session's run directory on this machine. */
 export interface RunPaths {
@@ -78,6 +78,8 @@ export class Home {
   readonly artifacts: string;
   /** Snapshot objects, one folder per lineage. */
   readonly store: string;
+  /** The output of setups. */
+  readonly setups: string;
   readonly backups: string;
   /** Sealed values of secrets, and their key. */
   readonly secrets: string;
@@ -107,6 +109,7 @@ export class Home {
     this.runtimes = join(root, 'runtime');
     this.artifacts = join(root, 'artifacts');
     this.store = join(root, 'store');
+    this.setups = join(root, 'setups');
     this.backups = join(root, 'backups');
     this.secrets = join(root, 'secrets');
     this.hostKey = join(root, 'host-key');
@@ -136,6 +139,7 @@ export class Home {
         home.runtimes,
         home.artifacts,
         home.store,
+        home.setups,
         home.backups,
         home.secrets,
       ];
@@ -191,6 +195,10 @@ export class Home {
 
   artifact(sessionId: string, name: string): string {
     return join(this.artifactsDirectory(sessionId), part(name));
+  }
+
+  setupLog(id: string): string {
+    return join(this.setups, `${part(id)}.log`);
   }
 
   lineage(lineage: string): string {

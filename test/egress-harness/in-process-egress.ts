@@ -95,6 +95,7 @@ export class InProcessEgress {
     this.egress = new Egress({
       policies: this.policies,
       sessions,
+      reportElsewhere: () => undefined,
       events,
       dial: this.dial,
       resolve: options.resolve ?? nowhere,

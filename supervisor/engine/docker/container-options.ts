@@ -122,6 +122,48 @@ export function agentOptions(
   };
 }
 
+/**
+ * What a package manager needs and no more: apt becomes another user, and unpackers give files to their owners. The root file system
+ * is writable, because it becomes the image; what must not become part of it is in memory. Variables come with each step: those of a
+ * container would be part of its image.
+ */
+const SETUP_CAPABILITIES = [...CHORE_CAPABILITIES, 'SETUID', 'SETGID'];
+const SETUP_CACHES = ['/run', '/var/lib/apt/lists', '/var/cache/apt'];
+
+export function setupOptions(
+  spec: SandboxSpec,
+  mounts: MountSettings[],
+  network: NetworkNamespace,
+  labels: Record<string, string>,
+): ContainerCreateOptions {
+  const { memoryBytes, cpus, pids } = spec.limits;
+  const half = Math.max(16 * MIB, Math.floor(memoryBytes / 2));
+  return {
+    Image: spec.image,
+    User: '0:0',
+    Entrypoint: [`${IN_SANDBOX.runtime}/busybox`, 'sleep', '2147483647'],
+    Cmd: [],
+    WorkingDir: '/',
+    Labels: labels,
+    Healthcheck: { Test: ['NONE'] },
+    StopSignal: 'SIGTERM',
+    StopTimeout: 1,
+    HostConfig: {
+      ...hardened(memoryBytes, pids),
+      ReadonlyRootfs: false,
+      CapAdd: SETUP_CAPABILITIES,
+      NanoCpus: Math.round(cpus * 1e9),
+      ...runtimeOf(spec.runtime),
+      NetworkMode: networkMode(network),
+      Mounts: mounts,
+      Tmpfs: {
+        '/tmp': `rw,exec,nosuid,nodev,mode=1777,size=${half}`,
+        ...Object.fromEntries(SETUP_CACHES.map((path) => [path, `rw,nosuid,nodev,mode=755,size=${half}`])),
+      },
+    },
+  };
+}
+
 /** Variables that our scripts in the container read; neither the image nor a profile overrides them. */
 const RUNNER_ENVIRONMENT = {
   HOLDFAST_BUSYBOX: `${IN_SANDBOX.runtime}/busybox`,

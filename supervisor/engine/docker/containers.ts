@@ -11,6 +11,7 @@ import {
   ContainerListReply,
   ContainerReply,
   CreatedReply,
+  ImageListReply,
   ProcessesReply,
   VolumeListReply,
   VolumeReply,
@@ -192,6 +193,51 @@ export class Containers {
       });
     } catch (error) {
       if (!grace.aborted && !isRefusal(error)) throw error;
+    }
+  }
+
+  /** Stops a container: TERM, then KILL. No process of it is left afterwards. */
+  async end(what: string, id: string, seconds: number): Promise<void> {
+    const api = await this.#api();
+    await api.json({
+      what,
+      method: 'POST',
+      path: `/containers/${id}/stop`,
+      query: { t: seconds },
+      timeoutMs: seconds * 1000 + this.#timeouts.operationMs,
+      acceptedStatuses: [304],
+    });
+  }
+
+  /** Prepared images of this home: by their labels, and by the name that we give, because an image made from one has its labels. */
+  async listPreparedImages(): Promise<{ reference: string; setupId: string }[]> {
+    const what = 'Cannot list the images of this home';
+    const api = await this.#api();
+    const answer = await api.json({
+      what,
+      method: 'GET',
+      path: '/images/json',
+      query: { filters: this.#naming.filters() },
+      timeoutMs: this.#timeouts.queryMs,
+    });
+    return parseReply(ImageListReply, what, answer).flatMap(({ RepoTags, Labels }) => {
+      const setupId = Labels?.[LABEL.session];
+      if (setupId === undefined || Labels?.[LABEL.role] !== 'prepared') return [];
+      const { repository, tag } = this.#naming.preparedImage(setupId);
+      const reference = `${repository}:${tag}`;
+      return RepoTags?.includes(reference) === true ? [{ reference, setupId }] : [];
+    });
+  }
+
+  /** Removes an image that no container uses. */
+  async removeImage(reference: string): Promise<void> {
+    const api = await this.#api();
+    const what = `Cannot remove image ${reference}`;
+    try {
+      const path = `/images/${reference}`;
+      await api.json({ what, method: 'DELETE', path, timeoutMs: this.#timeouts.operationMs });
+    } catch (error) {
+      if (!isRefusal(error, 404)) throw error;
     }
   }
 

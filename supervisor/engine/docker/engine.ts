@@ -15,6 +15,9 @@ import type {
   ObservedSandbox,
   ObservedContainer,
   PauseGuard,
+  PreparedImage,
+  PrepareIo,
+  PrepareSpec,
   SandboxSpec,
   WorkspaceSpec,
 } from '../port.ts';
@@ -35,6 +38,7 @@ import { BindMountStrategy } from './bind-mounts.ts';
 import { observeObjects, observeSession } from './observation.ts';
 import { VolumeWorkspaces } from './mount-strategy.ts';
 import type { MountStrategy } from './mount-strategy.ts';
+import { Preparations } from './preparations.ts';
 import { SandboxPrograms } from './programs.ts';
 import type { InfoReply } from './replies.ts';
 import { Sandboxes } from './sandboxes.ts';
@@ -89,6 +93,7 @@ export class DockerEngine implements Engine {
   readonly #programs: SandboxPrograms;
   readonly #execs: Execs;
   readonly #sandboxes: Sandboxes;
+  readonly #preparations: Preparations;
   readonly #localPaths: LocalPathsProbe;
   readonly #byPaths: BindMountStrategy;
   readonly #byVolumes: VolumeMountStrategy;
@@ -142,6 +147,14 @@ export class DockerEngine implements Engine {
       mountStrategy: () => this.#placement(),
       cpuCount: () => this.#connection.identity()?.info.NCPU ?? 0,
       watch: (listener) => this.#connection.watch(listener),
+    });
+    this.#preparations = new Preparations({
+      api,
+      containers: this.#containers,
+      execs: this.#execs,
+      naming: this.#naming,
+      timeouts,
+      mountStrategy: () => this.#placement(),
     });
     this.#connection.onStatus((status) => {
       if (status.reachable) this.#settle();
@@ -223,6 +236,16 @@ export class DockerEngine implements Engine {
       .catch(leave(`Cannot remove the sandbox of ${sessionId}`));
   }
 
+  async prepare(spec: PrepareSpec, io: PrepareIo): Promise<PreparedImage> {
+    try {
+      return await this.#preparations.prepare(spec, io);
+    } catch (error) {
+      // The caller's own reason to cancel is theirs.
+      if (io.signal.aborted) throw error;
+      throw toHoldfastError(error, `Cannot prepare an image for ${spec.sandbox.code.profile}`);
+    }
+  }
+
   dial(sessionId: string): Promise<Duplex> {
     return this.#sandboxes.dial(sessionId).catch(leave(`Cannot reach the sidecar of ${sessionId}`));
   }
@@ -278,7 +301,9 @@ export class DockerEngine implements Engine {
     const removed =
       object.kind === 'volume'
         ? this.#containers.removeVolume(object.objectId)
-        : this.#containers.remove(what, object.objectId);
+        : object.kind === 'image'
+          ? this.#containers.removeImage(object.objectId)
+          : this.#containers.remove(what, object.objectId);
     await removed.catch(leave(what));
   }
 

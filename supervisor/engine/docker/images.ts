@@ -1,9 +1,11 @@
+import type { z } from 'zod';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { EngineImages, PullProgress } from '../port.ts';
 import type { DockerApi } from './api.ts';
 import { missingImageError } from './helper-containers.ts';
 import type { EngineTimeouts } from './containers.ts';
 import { EngineRefusal, isRefusal } from './errors.ts';
+import { LABEL } from './labels.ts';
 import { ImageReply, PullLine, parseReply } from './replies.ts';
 
 /** A pull without any progress for this long has stalled. */
@@ -26,6 +28,10 @@ export class DockerImages implements EngineImages {
     const image = await this.#inspect(reference);
     if (image === null) throw missingImageError(reference);
     return image.RepoDigests?.[0] ?? image.Id;
+  }
+
+  async isPrepared(reference: string): Promise<boolean> {
+    return (await this.#inspect(reference))?.Config?.Labels?.[LABEL.role] === 'prepared';
   }
 
   async pull(reference: string, progress: (layer: PullProgress) => void, signal: AbortSignal): Promise<void> {
@@ -100,9 +106,7 @@ export class DockerImages implements EngineImages {
     });
   }
 
-  async #inspect(
-    reference: string,
-  ): Promise<{ Id: string; RepoDigests?: string[] | null | undefined } | null> {
+  async #inspect(reference: string): Promise<z.infer<typeof ImageReply> | null> {
     const what = `Cannot inspect image ${reference}`;
     requireValidReference(reference);
     try {

@@ -24,6 +24,8 @@ const ROLES: readonly Role[] = [
   'control',
   'runtime',
   'code',
+  'setup',
+  'prepared',
 ];
 
 export function isRole(value: string | undefined): value is Role {
@@ -43,7 +45,7 @@ export class Naming {
       .slice(0, 8)}`;
   }
 
-  container(sessionId: string, side: 'sidecar' | 'agent'): string {
+  container(sessionId: string, side: 'sidecar' | 'agent' | 'setup'): string {
     return `${this.#prefix}-${sessionId}-${side}`;
   }
 
@@ -53,6 +55,10 @@ export class Naming {
 
   sessionVolume(sessionId: string, role: 'workspace' | 'home' | 'run' | 'control'): string {
     return `${this.#prefix}-${sessionId}-${role}`;
+  }
+
+  preparedImage(setupId: string): { repository: string; tag: string } {
+    return { repository: `${this.#prefix}/prepared`, tag: setupId };
   }
 
   runtimeVolume(hash: string): string {

@@ -54,12 +54,17 @@ export async function observeObjects(
   containers: Containers,
   busy: ReadonlySet<string>,
 ): Promise<ObservedObject[]> {
-  const [listed, volumes] = await Promise.all([containers.list(), containers.listVolumes()]);
+  const [listed, volumes, images] = await Promise.all([
+    containers.list(),
+    containers.listVolumes(),
+    containers.listPreparedImages(),
+  ]);
   const objects: Promise<ObservedObject>[] = [];
   for (const container of listed) {
     const name = (container.Names[0] ?? '').replace(/^\//, '');
     const role = container.Labels?.[LABEL.role];
-    if (busy.has(name) || !isRole(role)) continue;
+    // A person may run a prepared image by hand: the container has its labels, and is none of ours.
+    if (busy.has(name) || !isRole(role) || role === 'prepared') continue;
     const sided = role === 'sidecar' || role === 'agent';
     objects.push(
       (async () => ({
@@ -77,6 +82,10 @@ export async function observeObjects(
     if (!isRole(role)) continue;
     const sessionId = labels[LABEL.session] ?? null;
     objects.push(Promise.resolve({ kind: 'volume', objectId: name, name, sessionId, role, container: null }));
+  }
+  for (const { reference, setupId } of images) {
+    const named = { objectId: reference, name: reference, sessionId: setupId };
+    objects.push(Promise.resolve({ kind: 'image', ...named, role: 'prepared', container: null }));
   }
   return Promise.all(objects);
 }

@@ -58,7 +58,15 @@ export const VolumeListReply = z.object({
   Volumes: z.array(z.object({ Name: z.string(), Labels })).nullish(),
 });
 export const VolumeReply = z.object({ Name: z.string(), Labels });
-export const ImageReply = z.object({ Id: z.string(), RepoDigests: z.array(z.string()).nullish() });
+export const ImageReply = z.object({
+  Id: z.string(),
+  RepoDigests: z.array(z.string()).nullish(),
+  Size: z.number().nonnegative().optional(),
+  Config: z.object({ Labels }).nullish(),
+});
+export const ImageListReply = z.array(
+  z.object({ Id: z.string(), RepoTags: z.array(z.string()).nullish(), Labels }),
+);
 export const ExecReply = z.object({ Running: z.boolean(), ExitCode: z.number().int().nullable() });
 
 export const EventReply = z.object({

@@ -72,6 +72,7 @@ export class Sandboxes {
     return this.#serialized(sessionId, async () => {
       const sides = await this.#sides(sessionId);
       await this.#end(sides, 'agent', sessionId, graceMs);
+      await this.#end(sides, 'setup', sessionId, 0);
       await this.#end(sides, 'sidecar', sessionId, 0);
       await (await this.#options.mountStrategy()).removeSandboxFiles(sessionId);
     });

@@ -13,6 +13,7 @@ import { agents } from './012-agents.ts';
 import { workspaceBases } from './013-workspace-bases.ts';
 import { egressProtocols } from './014-egress-protocols.ts';
 import { egressRequests } from './015-egress-requests.ts';
+import { setups } from './016-setups.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -37,4 +38,5 @@ export const MIGRATIONS: readonly Migration[] = [
   workspaceBases,
   egressProtocols,
   egressRequests,
+  setups,
 ];

@@ -55,6 +55,45 @@ export async function deployScenario(point: FailpointName): Promise<void> {
   }
 }
 
+/** A package that the image has: installing it needs no network. */
+const PRESENT = 'setup: { packages: { pip: [pip] }, egress: [] }\n';
+
+export async function setupScenario(point: FailpointName): Promise<void> {
+  const at = await sharedHome();
+  await ensureSupervisor(at);
+  const profile = uniqueName('prepared');
+  const directory = await writeProject(
+    await fixture.temporaryFolder(),
+    shellProject(profile, `persistence: persistent\n${PRESENT}`),
+  );
+  const opId = uniqueName('op-deploy');
+  const request = () => deploy(at, directory, opId);
+  await expectKilledDuring(at, point, request);
+  await startNextSupervisor(at);
+  await expectSettled(at);
+  await waitUntil('the setup has ended', async () => {
+    const { setups } = await at.call('setup/status', { profile });
+    return setups.map(({ state }) => state).join() === 'failed';
+  });
+  expect(await retryConflict(request)).toMatchObject({ unchanged: false });
+  const { setups } = await at.call('setup/status', { profile });
+  expect(setups.map(({ state, current }) => [state, current])).toEqual([
+    ['done', true],
+    ['failed', false],
+  ]);
+  const id = await createSession(at, profile);
+  expect(await runTurn(at, id, 'echo it runs')).toBe('it runs\n');
+  await at.call('session/stop', { session: id });
+  // What the killed one had committed already is garbage; the image in use is not.
+  const { removed } = await at.call('gc', {});
+  const images = removed.filter(({ kind }) => kind === 'image').map(({ name }) => name);
+  expect(images).not.toContain(setups[0]?.image);
+  expect(images.length).toBe(point === 'setup.after-image' ? 1 : 0);
+  await at.call('profile/undeploy', { profile, force: true });
+  const again = await at.call('gc', {});
+  expect(again.removed.map(({ name }) => name)).toContain(setups[0]?.image);
+}
+
 export async function undeployScenario(point: FailpointName): Promise<void> {
   const at = await sharedHome();
   await ensureSupervisor(at);

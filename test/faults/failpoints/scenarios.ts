@@ -1,6 +1,6 @@
 import { describe, test } from 'vitest';
 import { FAILPOINTS, type FailpointName } from '../../../supervisor/base/failpoints.ts';
-import { deployScenario, undeployScenario } from './profiles.ts';
+import { deployScenario, setupScenario, undeployScenario } from './profiles.ts';
 import { handoverScenario } from './programs.ts';
 import { reviewScenario } from './reviews.ts';
 import { createScenario, deleteScenario, pauseScenario, startScenario, stopScenario } from './sessions.ts';
@@ -53,6 +53,9 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'deploy.after-copy': deployScenario,
   'deploy.after-publish': deployScenario,
   'deploy.before-row': deployScenario,
+  'setup.after-intent': setupScenario,
+  'setup.before-image': setupScenario,
+  'setup.after-image': setupScenario,
   'undeploy.after-intent': undeployScenario,
   'undeploy.after-sessions': undeployScenario,
   'handover.after-ack': handoverScenario,
@@ -98,6 +101,7 @@ const PARTS: Record<Operation, ScenarioGroup> = {
   terminal: 'turns',
   handover: 'turns',
   deploy: 'workspaces',
+  setup: 'workspaces',
   undeploy: 'workspaces',
   clean: 'workspaces',
   seed: 'workspaces',

@@ -41,7 +41,7 @@ describe('a command line that is wrong ends with 2 and says how', () => {
 
   test.each([
     ['snapshot', 'export', 'a'],
-    ['setup', 'status', 'a'],
+    ['setup', 'run', 'a'],
     ['setup', 'run', 'a', '--json'],
     ['setup', 'run', 'a'],
     ['retention', 'plan', '--to', 'branch'],

@@ -130,6 +130,11 @@ function service(): ProfileService {
     },
     forgetProfile: (profile) => policies().forgetProfile(profile),
     reserve: new DiskReserve(home),
+    setups: {
+      ensureImage: async ({ image }) => image,
+      recover: async () => undefined,
+      prune: async () => undefined,
+    },
     log: silent,
     defaultImage: 'holdfast/agent:test',
     now: () => 1_000_000,

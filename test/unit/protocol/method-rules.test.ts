@@ -17,6 +17,8 @@ const READING: readonly MethodName[] = [
   'session/show',
   'session/events',
   'session/verify',
+  'setup/log',
+  'setup/status',
   'content/read',
   'conversation/read',
   'session/search',

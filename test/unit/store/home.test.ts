@@ -42,6 +42,7 @@ describe('a home', () => {
       'run',
       'runtime',
       'secrets',
+      'setups',
       'store',
       'workspaces',
     ]);

@@ -1,0 +1,105 @@
+import { z } from 'zod';
+import { ErrorDataSchema } from './error-data.ts';
+import { EgressRuleSchema } from './egress.ts';
+import { TimeSchema } from './entities.ts';
+import { ProfileNameSchema } from './profile-name.ts';
+import { DurationSchema } from './units.ts';
+
+/** Hosts of package sources, by the name that `setup.egress` may have. */
+export const PACKAGE_HOSTS = {
+  npm: ['registry.npmjs.org'],
+  pypi: ['pypi.org', 'files.pythonhosted.org'],
+  debian: ['deb.debian.org', 'security.debian.org'],
+} as const;
+export type PackageHosts = keyof typeof PACKAGE_HOSTS;
+
+const MAX_PACKAGES = 200;
+const MAX_SETUP_RULES = 100;
+
+/** A list of packages, each a name with an optional version: never an option, a path or an address. */
+const packages = (pattern: RegExp, example: string) =>
+  z
+    .array(z.string().max(200).regex(pattern, `a package such as ${example}`))
+    .min(1)
+    .max(MAX_PACKAGES);
+
+export const PackagesSchema = z.strictObject({
+  /** A name that ends in `-` would remove the package. */
+  apt: packages(/^[a-z0-9][a-z0-9+.]*(?:-[a-z0-9+.]+)*(?:=[A-Za-z0-9.+:~-]+)?$/, 'ripgrep').optional(),
+  npm: packages(
+    /^(?:@[a-z0-9~][a-z0-9._~-]*\/)?[a-z0-9~][a-z0-9._~-]*(?:@[A-Za-z0-9.^~<>=*+-]+)?$/,
+    'typescript@5.9',
+  ).optional(),
+  pip: packages(
+    /^[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9,._-]+\])?(?:(?:===?|>=|<=|~=|!=|<|>)[A-Za-z0-9.*+!_,<>=~-]+)?$/,
+    'ruff==0.14',
+  ).optional(),
+});
+export type Packages = z.infer<typeof PackagesSchema>;
+
+export const SetupSchema = z.strictObject({
+  packages: PackagesSchema.optional(),
+  run: z.string().optional(),
+  resume: z.string().optional(),
+  secrets: z.array(z.string()).optional(),
+  /** Hosts that the setup may reach. Default: those of the package sources it needs. */
+  egress: z
+    .array(z.union([z.enum(['npm', 'pypi', 'debian']), EgressRuleSchema]))
+    .max(MAX_SETUP_RULES)
+    .optional(),
+  timeout: DurationSchema.optional(),
+});
+
+/** Default maximum duration of a setup, ms. */
+export const SETUP_TIMEOUT_MS = 10 * 60_000;
+/** How much of a setup's output is kept. */
+export const SETUP_LOG_BYTES = 1024 * 1024;
+
+/**
+ * `running`: its container works. `done`: the prepared image exists. `failed`, `cancelled`: there is no image; deploy again.
+ * `removed`: there was an image, and it was collected.
+ */
+export const SETUP_STATES = ['running', 'done', 'failed', 'cancelled', 'removed'] as const;
+
+export const SetupStatusSchema = z.object({
+  id: z.string(),
+  profile: ProfileNameSchema,
+  state: z.enum(SETUP_STATES),
+  /** What it is doing, or what it did last: `apt`, `npm`, `pip`. */
+  step: z.string(),
+  startedAt: TimeSchema,
+  endedAt: TimeSchema.nullable(),
+  /** Why it failed. */
+  error: z.object({ message: z.string(), data: ErrorDataSchema }).nullable(),
+  baseImage: z.string(),
+  /** The prepared image; null unless `done`. */
+  image: z.string().nullable(),
+  /** What the setup added to the base image. */
+  bytes: z.number().int().nonnegative().nullable(),
+  /** Whether new sandboxes of the profile start from it. */
+  current: z.boolean(),
+});
+export type SetupStatus = z.infer<typeof SetupStatusSchema>;
+
+const profile = z.object({ profile: ProfileNameSchema });
+
+export const SETUP_METHODS = {
+  /** The setups of a profile that are known, the newest first. */
+  'setup/status': {
+    params: profile,
+    result: z.object({ setups: z.array(SetupStatusSchema) }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
+  /**
+   * The output of a profile's newest setup, or of the one with this id, as the payload. `truncated`: there was more.
+   * Errors: `not_found`.
+   */
+  'setup/log': {
+    params: profile.extend({ id: z.string().max(64).optional() }),
+    result: z.object({ setup: SetupStatusSchema, truncated: z.boolean() }),
+    bytes: 'result',
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
+} as const;

@@ -1,0 +1,136 @@
+import { finished } from 'node:stream/promises';
+import type { ContainerCreateOptions } from 'dockerode';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { IN_SANDBOX } from '../../../sidecar/wire.ts';
+import { failpoint } from '../../base/failpoints.ts';
+import type { PreparedImage, PrepareIo, PrepareSpec, SetupStep } from '../port.ts';
+import type { DockerApi } from './api.ts';
+import { setupOptions } from './container-options.ts';
+import type { Containers, EngineTimeouts } from './containers.ts';
+import type { Execs } from './exec.ts';
+import { LABEL, type Naming } from './labels.ts';
+import type { MountStrategy, SandboxMounts } from './mount-strategy.ts';
+import { CreatedReply, ImageReply, parseReply } from './replies.ts';
+
+/** A layer of several gigabytes takes minutes on a slow disk. */
+const COMMIT_MS = 15 * 60_000;
+const END_SECONDS = 1;
+
+/** What a setup sees of a sandbox: our programs and the files of its network. User names are the image's, which packages change. */
+const MOUNTED: readonly string[] = [IN_SANDBOX.runtime, '/etc/hosts', '/etc/hostname', '/etc/resolv.conf'];
+
+export interface PreparationsOptions {
+  readonly api: () => Promise<DockerApi>;
+  readonly containers: Containers;
+  readonly execs: Execs;
+  readonly naming: Naming;
+  readonly timeouts: EngineTimeouts;
+  mountStrategy(): Promise<MountStrategy>;
+}
+
+/** Makes prepared images: runs the steps of a setup in a container of their own, and commits what they leave. */
+export class Preparations {
+  readonly #options: PreparationsOptions;
+
+  constructor(options: PreparationsOptions) {
+    this.#options = options;
+  }
+
+  async prepare(spec: PrepareSpec, io: PrepareIo): Promise<PreparedImage> {
+    const { containers } = this.#options;
+    const what = `Cannot prepare an image for ${spec.sandbox.code.profile}`;
+    const id = await this.#create(what, spec);
+    // Without its container every step ends at once.
+    const cancel = (): void => void containers.remove(what, id).catch(() => undefined);
+    io.signal.addEventListener('abort', cancel, { once: true });
+    try {
+      io.signal.throwIfAborted();
+      await containers.start(what, id);
+      for (const step of spec.steps) await this.#run(what, id, step, io);
+      io.signal.throwIfAborted();
+      await containers.end(what, id, END_SECONDS);
+      await failpoint('setup.before-image');
+      const image = await this.#commit(what, id, spec);
+      await failpoint('setup.after-image');
+      return image;
+    } catch (error) {
+      io.signal.throwIfAborted();
+      throw error;
+    } finally {
+      io.signal.removeEventListener('abort', cancel);
+      await containers.remove(what, id);
+    }
+  }
+
+  async #create(what: string, { sandbox, image }: PrepareSpec): Promise<string> {
+    const { containers, naming } = this.#options;
+    const strategy = await this.#options.mountStrategy();
+    const mounts: SandboxMounts = await strategy.prepareMounts(sandbox, false);
+    const sidecar = (await containers.list(sandbox.sessionId)).find(
+      ({ Labels, State }) => Labels?.[LABEL.role] === 'sidecar' && State === 'running',
+    );
+    if (sidecar === undefined)
+      throw new HoldfastError('sandbox_lost', what, { why: 'the sidecar of the setup does not run' });
+    const body: ContainerCreateOptions = setupOptions(
+      { ...sandbox, image },
+      mounts.agent.filter(({ Target }) => MOUNTED.includes(Target)),
+      { joins: sidecar.Id },
+      naming.labels('setup', { session: sandbox.sessionId, generation: sandbox.generation }),
+    );
+    return await containers.create(what, naming.container(sandbox.sessionId, 'setup'), body);
+  }
+
+  async #run(what: string, id: string, step: SetupStep, io: PrepareIo): Promise<void> {
+    io.onStep(step.name);
+    const exec = await this.#options.execs.run(what, id, {
+      execId: step.name,
+      command: step.command,
+      env: step.env,
+      cwd: '/',
+      tty: null,
+      stdin: false,
+    });
+    const outputs = [exec.stdout, exec.stderr].flatMap((stream) => (stream === null ? [] : [stream]));
+    for (const stream of outputs) stream.on('data', (chunk: Buffer) => io.onOutput(chunk));
+    await Promise.all(outputs.map((stream) => finished(stream, { writable: false }).catch(() => undefined)));
+    const code = await exec.exited;
+    io.signal.throwIfAborted();
+    if (code === 0) return;
+    throw new HoldfastError('setup_failed', `The setup failed at ${step.name}`, {
+      why:
+        code === null
+          ? 'its container ended; it may have used more memory than `limits.memory` allows'
+          : `\`${step.shown}\` ended with ${code}`,
+      details: { step: step.name, exitCode: code },
+    });
+  }
+
+  /** The image has a name from the beginning: were we killed now, its labels would say whose it is. */
+  async #commit(what: string, container: string, { sandbox, image }: PrepareSpec): Promise<PreparedImage> {
+    const { naming, timeouts } = this.#options;
+    const api = await this.#options.api();
+    const { repository, tag } = naming.preparedImage(sandbox.sessionId);
+    const answer = await api.json({
+      what,
+      method: 'POST',
+      path: '/commit',
+      query: { container, repo: repository, tag, pause: false },
+      body: {
+        User: '',
+        WorkingDir: '/',
+        Entrypoint: [],
+        Cmd: ['sh'],
+        Labels: naming.labels('prepared', { session: sandbox.sessionId }),
+      },
+      timeoutMs: COMMIT_MS,
+    });
+    const { Id } = parseReply(CreatedReply, what, answer);
+    const size = async (reference: string): Promise<number> => {
+      const path = `/images/${reference}/json`;
+      const reply = await api.json({ what, method: 'GET', path, timeoutMs: timeouts.queryMs });
+      return parseReply(ImageReply, what, reply).Size ?? 0;
+    };
+    const bytes = Math.max(0, (await size(Id)) - (await size(image)));
+    return { reference: `${repository}:${tag}`, imageId: Id, bytes };
+  }
+}

@@ -1,0 +1,70 @@
+import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
+import { SETUP_LOG_BYTES } from '../../protocol/setup.ts';
+import { toSingleLine } from '../base/single-line.ts';
+
+const NOTICE = '\n[more output was not kept]\n';
+const LINE_CHARACTERS = 200;
+const SHOWN_LINES = 3;
+/** A longer line is shown by its end. */
+const LINE_BYTES = 4096;
+
+/** The output of one setup, as a file with a limit. What it prints is never interpreted. */
+export class SetupLog {
+  readonly #descriptor: number;
+  #left = SETUP_LOG_BYTES;
+  #rest = '';
+  #last: readonly string[] = [];
+
+  private constructor(descriptor: number) {
+    this.#descriptor = descriptor;
+  }
+
+  static create(path: string): SetupLog {
+    return new SetupLog(openSync(path, 'w', 0o600));
+  }
+
+  /** The last line with text, without control characters. */
+  get lastLine(): string {
+    return this.#last.at(-1) ?? '';
+  }
+
+  /** The last few, for an error. */
+  get lastLines(): string {
+    return this.#last.join(' / ');
+  }
+
+  append(chunk: Buffer): void {
+    const text = (this.#rest + chunk.toString('utf8')).split(/[\r\n]+/);
+    this.#rest = (text.pop() ?? '').slice(-LINE_BYTES);
+    const lines = text
+      .slice(-SHOWN_LINES * 4)
+      .map((line) => toSingleLine(line.slice(0, LINE_BYTES), LINE_CHARACTERS));
+    this.#last = [...this.#last, ...lines.filter((line) => line !== '')].slice(-SHOWN_LINES);
+    if (this.#left === 0) return;
+    const kept = chunk.subarray(0, this.#left);
+    writeSync(this.#descriptor, kept);
+    this.#left -= kept.length;
+    if (this.#left === 0) writeSync(this.#descriptor, NOTICE);
+  }
+
+  close(): void {
+    closeSync(this.#descriptor);
+  }
+}
+
+/** At most what a log may have; empty if there is none. `truncated`: the setup printed more. */
+export function readSetupLog(path: string): { text: Buffer; truncated: boolean } {
+  let descriptor: number;
+  try {
+    descriptor = openSync(path, 'r');
+  } catch {
+    return { text: Buffer.alloc(0), truncated: false };
+  }
+  try {
+    const text = Buffer.alloc(Math.min(fstatSync(descriptor).size, SETUP_LOG_BYTES + NOTICE.length));
+    const length = readSync(descriptor, text);
+    return { text: text.subarray(0, length), truncated: length > SETUP_LOG_BYTES };
+  } finally {
+    closeSync(descriptor);
+  }
+}

@@ -1,0 +1,119 @@
+import Docker from 'dockerode';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { SetupStatusSchema } from '../../../protocol/setup.ts';
+import { NameServer } from '../../egress-harness/name-server.ts';
+import { Origin } from '../../egress-harness/origin.ts';
+import { npmSite, pythonSite } from '../../egress-harness/package-sites.ts';
+import { TestHome } from '../../setup/test-home.ts';
+import { shellProject, writeProject } from '../../setup/profiles.ts';
+
+const SOURCE = 'packages.open.test';
+const CLOSED = 'packages.closed.test';
+
+let names: NameServer;
+let origin: Origin;
+let home: TestHome;
+beforeAll(async () => {
+  names = await NameServer.start({ [SOURCE]: ['127.0.0.1'], [CLOSED]: ['127.0.0.1'] });
+  const sites = [
+    await npmSite('tiny-thing', 'module.exports = "from the registry";\n'),
+    pythonSite('tinything', 'WHAT = "from the index"\n'),
+  ];
+  origin = await Origin.start({ sites });
+  home = await TestHome.create({ HOLDFAST_DNS: names.address });
+});
+afterAll(async () => {
+  await home.dispose();
+  await origin.dispose();
+  await names.dispose();
+});
+
+const at = (host: string) => `http://${host}:${origin.port}`;
+
+/** A profile whose setup installs this from the server of the test. */
+async function project(name: string, packages: string, { host = SOURCE, more = '' } = {}): Promise<string> {
+  return writeProject(
+    home.projects,
+    shellProject(
+      name,
+      `persistence: persistent
+env: { npm_config_registry: "${at(host)}/npm/", PIP_INDEX_URL: "${at(host)}/simple/", PIP_TRUSTED_HOST: ${host} }
+setup: { packages: ${packages}, egress: [${[SOURCE, '127.0.0.1'].map((one) => `{ host: "${one}:${origin.port}" }`).join(', ')}]${more} }
+`,
+    ),
+  );
+}
+
+async function statusOf(profile: string) {
+  const { setups } = z
+    .object({ setups: z.array(SetupStatusSchema) })
+    .parse(JSON.parse(await home.runOk(['setup', 'status', profile, '--json'])));
+  return setups;
+}
+
+describe('packages of a setup', () => {
+  test('are there before the first turn, without a network of the session', async () => {
+    const folder = await project('both', '{ npm: [tiny-thing@1.0.0], pip: [tinything==1.0] }');
+    const first = await home.run(['deploy', folder]);
+    expect(first, await home.runOk(['setup', 'log', 'both'])).toMatchObject({ code: 0 });
+    const script = `node -p 'require(require("child_process").execSync("npm root -g").toString().trim() + "/tiny-thing")'
+python3 -c 'import tinything; print(tinything.WHAT)'`;
+    expect(await home.runOk(['run', 'both', script])).toBe('from the registry\nfrom the index\n');
+    // Only the setup has its hosts.
+    const denied = await home.run(['run', 'both', `curl -sS --max-time 5 ${at(SOURCE)}/hello`]);
+    expect(denied.code).not.toBe(0);
+
+    const [setup, ...others] = await statusOf('both');
+    expect(others).toEqual([]);
+    expect(setup).toMatchObject({ state: 'done', current: true, step: 'pip', error: null });
+    expect(setup?.bytes).toBeGreaterThan(0);
+    const log = await home.runOk(['setup', 'log', 'both']);
+    expect(log).toContain('== npm');
+    expect(log).toContain('Successfully installed tinything');
+    const image = await new Docker().getImage(setup?.image ?? '').inspect();
+    const before = await new Docker().getImage(setup?.baseImage ?? '').inspect();
+    expect(image.Config.Env).toEqual(before.Config.Env);
+    // Nothing of it is left but the image.
+    const left = await new Docker().listContainers({
+      all: true,
+      filters: { label: [`dev.holdfast.session=${setup?.id ?? ''}`] },
+    });
+    expect(left).toEqual([]);
+
+    // The same again is found, and is for no other profile.
+    await home.runOk(['deploy', folder]);
+    expect((await statusOf('both')).length).toBe(1);
+    const other = await home.run([
+      'deploy',
+      await writeProject(home.projects, shellProject('thief', `image: ${setup?.image ?? ''}\n`)),
+    ]);
+    expect(other.stderr).toContain('it was prepared for a profile');
+
+    // Another list of packages is another image, and the first one is garbage.
+    await home.runOk(['deploy', await project('both', '{ pip: [tinything==1.0] }')]);
+    await home.runOk(['session', 'stop', 'default']);
+    const collected = await home.runOk(['gc', '--json']);
+    expect(collected).toContain(setup?.image);
+    expect((await statusOf('both')).map(({ state }) => state)).toEqual(['done', 'removed']);
+  });
+
+  test('that cannot be had fail the deploy with the reason, and leave nothing', async () => {
+    const failed = await home.run([
+      'deploy',
+      await project('closed', '{ npm: [tiny-thing] }', { host: CLOSED }),
+    ]);
+    expect(failed.code).toBe(1);
+    expect(failed.stderr).toContain('setup_failed: The setup failed at npm');
+    expect(failed.stderr).toContain('holdfast setup log closed');
+    expect(await home.runOk(['setup', 'log', 'closed'])).toContain(
+      `[network] denied: ${CLOSED}:${origin.port}`,
+    );
+    expect(await home.runOk(['profiles'])).not.toContain('closed');
+    const [setup] = await statusOf('closed');
+    expect(setup).toMatchObject({ state: 'failed', image: null, error: { data: { code: 'setup_failed' } } });
+    // To try again is to deploy again.
+    await home.runOk(['deploy', await project('closed', '{ pip: [tinything] }')]);
+    expect((await statusOf('closed')).map(({ state }) => state)).toEqual(['done', 'failed']);
+  });
+});
