@@ -26,6 +26,8 @@ break-system-packages = true
 disable-pip-version-check = true
 root-user-action = ignore
 END
+# Chromium, if somebody adds it: Holdfast has to read the name that a TLS connection is for.
+echo '{ "EncryptedClientHelloEnabled": false }' >"$work/chromium.json"
 mmdebstrap --quiet --variant=minbase --include="$packages" "${options[@]}" \
   --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Languages "none"' \
   --dpkgopt='force-unsafe-io' \
@@ -36,6 +38,7 @@ mmdebstrap --quiet --variant=minbase --include="$packages" "${options[@]}" \
   --customize-hook='mkdir -p "$1/workspace" "$1/agent" && chown 1000:1000 "$1/workspace"' \
   --customize-hook="tar -xf '$work/local.tar' -C \"\$1/usr/local\"" \
   --customize-hook="install -m 644 '$work/pip.conf' \"\$1/etc/pip.conf\"" \
+  --customize-hook="install -D -m 644 '$work/chromium.json' \"\$1/etc/chromium/policies/managed/holdfast.json\"" \
   --customize-hook='rm -rf "$1"/etc/apt/sources.list.d/0000* "$1"/etc/apt/apt.conf.d/99mmdebstrap "$1"/var/log/*' \
   --customize-hook=': >"$1/etc/hostname"; : >"$1/etc/resolv.conf"' \
   --customize-hook='echo "deb http://deb.debian.org/debian bookworm main" >"$1/etc/apt/sources.list"' \

@@ -124,6 +124,11 @@ describe('the images that sandboxes run in', () => {
     ]);
   });
 
+  test('a Chromium in the agent image would not encrypt the names that it asks for', async () => {
+    const policy = await inside(__AGENT_IMAGE__, 'cat /etc/chromium/policies/managed/*');
+    expect(JSON.parse(policy)).toEqual({ EncryptedClientHelloEnabled: false });
+  });
+
   test('the agent image has no traces of the machine that built it', async () => {
     const { stdout } = await run('docker', ['create', '--network', 'none', __AGENT_IMAGE__]);
     const id = stdout.trim();
