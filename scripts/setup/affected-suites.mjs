@@ -113,7 +113,7 @@ export const AFFECTED = {
     'test/faults/homes.test.ts',
     'test/faults/failpoints',
   ],
-  'supervisor/setup/': ['test/docker/setup', 'test/faults/failpoints'],
+  'supervisor/setup/': ['test/docker/setup', 'test/attacks/setup', 'test/faults/failpoints'],
   'supervisor/egress/': ['test/docker/egress', 'test/attacks/egress', 'test/attacks/credentials'],
   'supervisor/secrets/': ['test/attacks/credentials'],
   'supervisor/engine/': [

@@ -4,10 +4,11 @@ import { crc32, gzipSync } from 'node:zlib';
 import { pack } from 'tar-stream';
 import type { Site } from './origin.ts';
 
-/** An npm registry with one package, `NAME@1.0.0`, at `/npm/`. */
-export async function npmSite(name: string, main: string): Promise<Site> {
+/** An npm registry with one package, `NAME@1.0.0`, at `/npm/`. `postinstall`: a command that its installation runs. */
+export async function npmSite(name: string, main: string, postinstall?: string): Promise<Site> {
   const archive = pack();
-  const manifest = { name, version: '1.0.0', main: 'index.js' };
+  const scripts = postinstall === undefined ? {} : { scripts: { postinstall }, hasInstallScript: true };
+  const manifest = { name, version: '1.0.0', main: 'index.js', ...scripts };
   archive.entry({ name: 'package/package.json' }, JSON.stringify(manifest));
   archive.entry({ name: 'package/index.js' }, main);
   archive.finalize();
