@@ -215,10 +215,13 @@ hf_open_terminal() { # TERMINAL
   hf_is_number "$hf_pid" && hf_read_start "$hf_pid" && hf_terminals="$hf_terminals $hf_pid:$hf_start"
 }
 
-# Sets hf_start to the time at which a process started. Only the last `)` is the kernel's own.
+# Sets hf_start to the time at which a process started. Only the last `)` is the kernel's own, and the name before it may
+# have newlines.
 hf_read_start() { # PID
-  hf_start=
-  hf_text=$("$hf_bb" cat "/proc/$1/stat" 2>/dev/null) || return
+  hf_start= hf_text=
+  while read -r hf_word || [ -n "$hf_word" ]; do
+    hf_text="$hf_text $hf_word"
+  done 2>/dev/null <"/proc/$1/stat" || return
   set -- ${hf_text##*) }
   hf_start=${20}
 }
@@ -264,17 +267,26 @@ hf_find_keepers() {
   done
 }
 
+# Sets hf_last to the id that the kernel gave last in this container.
+hf_read_last() {
+  read -r hf_word hf_word hf_word hf_word hf_last </proc/loadavg
+}
+
 # Sets hf_strays to the processes that must go, hf_kept to the others (DEPTH:PID), and hf_halted to those of the others
-# that are stopped. A runner outside a container looks at its own processes only.
+# that are stopped. Sets hf_is_quiet if no process began meanwhile: then nothing is missing. So it starts none itself. A
+# runner outside a container looks at its own processes only.
 hf_find_strays() {
-  hf_strays= hf_kept= hf_halted=
+  hf_strays= hf_kept= hf_halted= hf_is_quiet=
+  hf_read_last
+  hf_since=$hf_last
   hf_find_keepers
   if [ -n "$hf_is_contained" ]; then
-    hf_pids=$(cd /proc && echo [0-9]*)
+    set -- /proc/[0-9]*
   else
-    hf_pids=$(hf_pids_with "HOLDFAST_SESSION=$hf_session")
+    set -- $(hf_pids_with "HOLDFAST_SESSION=$hf_session")
   fi
-  for hf_pid in $hf_pids; do
+  for hf_pid; do
+    hf_pid=${hf_pid#/proc/}
     [ "$hf_pid" != 1 ] && [ "$hf_pid" != $$ ] && hf_read_parent "$hf_pid" || continue
     hf_was=$hf_state
     case $hf_was in
@@ -287,21 +299,41 @@ hf_find_strays() {
       hf_strays="$hf_strays $hf_pid"
     fi
   done
+  hf_read_last
+  [ "$hf_last" != "$hf_since" ] || hf_is_quiet=1
+}
+
+# Whether the kernel tells that a process has begun: some sandboxes have a /proc of their own.
+hf_sees_forks() {
+  hf_read_last
+  hf_since=$hf_last
+  ( : )
+  hf_read_last
+  [ -n "$hf_since" ] && [ "$hf_last" != "$hf_since" ]
 }
 
 # Kills everything but open terminals and execs. Without these, one signal reaches every process at once. A list of
-# processes is no proof that there are no others: one that forks all the time is in no list.
+# processes is no proof that there are no others, unless no process began while it was made: one that forks all the time
+# is in no list. Where that cannot be had, everything is stopped at once: what stays may notice that.
 hf_sweep() { # NONCE
-  hf_tries=0
+  hf_tries=0 hf_is_sure= hf_sees=
+  [ -z "$hf_is_contained" ] || ! hf_sees_forks || hf_sees=1
   while [ $hf_tries -lt 20 ]; do
     hf_find_strays
-    [ -n "$hf_strays" ] || [ $hf_tries = 0 ] || break
+    [ -z "$hf_sees" ] || [ -z "$hf_kept" ] || [ -z "$hf_is_quiet" ] || hf_is_sure=1
+    [ -n "$hf_strays" ] || [ -z "$hf_is_sure" ] || break
+    hf_is_sure=
     if [ -z "$hf_is_contained" ]; then
       hf_signal KILL $hf_strays
+      hf_is_sure=1
     elif [ -z "$hf_kept" ]; then
       kill -KILL -1
+      hf_is_sure=1
+    elif [ -n "$hf_sees" ] && [ $hf_tries -lt 2 ]; then
+      hf_signal KILL $hf_strays
     else
       hf_sweep_frozen
+      hf_is_sure=1
     fi
     hf_tries=$((hf_tries + 1))
     "$hf_bb" usleep 2000

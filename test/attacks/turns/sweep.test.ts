@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Turn } from '../../../protocol/entities.ts';
@@ -77,6 +77,11 @@ describe('a sweep of the agent container', () => {
     const pair = await bench.createPair();
     const screen = await Screen.open(() => pair.sidecar, { argv: ['bash', '--norc'] });
     await screen.type('sleep 85001 & sleep 85002\r');
+    // It hears of it when something stops it for a moment.
+    const resting = `import signal
+signal.signal(signal.SIGCONT, lambda *_: open("/workspace/stopped", "w"))
+while True: signal.pause()`;
+    const other = await Screen.open(() => pair.sidecar, { argv: ['python3', '-Ic', resting] });
     const exec = pair.runInAgent(['bash', '-c', 'sleep 85003 & sleep 85004; echo survived']);
     await waitUntil('both run', async () => {
       const all = (await pair.processes()).join('\n');
@@ -89,6 +94,8 @@ describe('a sweep of the agent container', () => {
     expect(await strays(pair)).toEqual([]);
     const all = (await pair.processes()).join('\n');
     for (const one of ['85001', '85002', '85003', '85004']) expect(all).toContain(one);
+    expect(existsSync(pair.path('workspace/stopped'))).toBe(false);
+    await other.type('\x03');
     await screen.type('\x03');
     // The shell drops what is typed while it handles the interrupt.
     await screen.waitFor('^C');
