@@ -228,6 +228,7 @@ export class TurnRun {
       case 'record-end':
         await failpoint('turn.before-end');
         await this.#agentTurn?.stop();
+        if (this.#agentTurn !== null) await failpoint('agent.before-end');
         records.recordEnd(turnId, work.outcome, (store) => {
           if (this.#agentTurn === null) store();
           else this.#agentTurn.end(store);

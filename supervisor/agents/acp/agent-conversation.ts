@@ -4,6 +4,7 @@ import { HoldfastError } from '../../../protocol/errors.ts';
 import type { Permissions } from '../../../protocol/profile.ts';
 import { TimeSlice } from '../../../protocol/time-slice.ts';
 import type { ChangeNotifier } from '../../base/change-notifier.ts';
+import { failpoint } from '../../base/failpoints.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import { isTransient } from '../../sandboxes/transient-errors.ts';
@@ -316,7 +317,9 @@ export class AgentConversation {
     this.#machine.processStarted(this.#options.now(), hasHistory);
     // Before it starts: a supervisor that is killed here starts it, and no second one.
     this.#save();
+    await failpoint('agent.before-start');
     await this.#launchProcess(processId);
+    await failpoint('agent.after-start');
   }
 
   #launchProcess(id: string): Promise<ProcessStatus> {
@@ -382,6 +385,7 @@ export class AgentConversation {
     const output = await this.#read(processId, this.#waitMs(), stop);
     if (output !== null) {
       if (!(await this.#take(output))) return this.#giveUp(processId, UNREAD);
+      await failpoint('agent.after-output');
       const errorOffset = this.#errors.offset;
       await this.#errors.read(processId, output.status);
       // An agent that only logs must be heard as well: it waits once its errors are not taken.
@@ -422,6 +426,7 @@ export class AgentConversation {
     if (turn !== null) turn.promptEnd = this.#row.inputOffset + this.#machine.toSend.bytes;
     // Stored as sent before it can reach the process: it is never sent a second time.
     this.#save();
+    await failpoint('agent.before-prompt');
   }
 
   async #onProcessEnded(processId: string, status: ProcessStatus): Promise<void> {
@@ -454,6 +459,7 @@ export class AgentConversation {
           return this.#giveUp(processId, interruptedOutcome(why));
         }
         this.#accepted = Math.max(this.#accepted, written.accepted);
+        if (this.#accepted === this.#machine.state.turn?.promptEnd) await failpoint('agent.after-prompt');
         // Its input is full: it reads on later, and its output is read meanwhile.
         if (this.#accepted < start + bytes.length) return;
       }
@@ -654,6 +660,7 @@ export class AgentConversation {
 
   /** What is stored, and nothing else: the process forgets it. */
   async #acknowledge(processId: string): Promise<void> {
+    await failpoint('agent.after-store');
     const { stdoutOffset, stderrOffset } = this.#stored;
     await this.#channel.acknowledge(processId, 'stdout', stdoutOffset);
     if (stderrOffset > 0) await this.#channel.acknowledge(processId, 'stderr', stderrOffset);

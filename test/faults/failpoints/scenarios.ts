@@ -1,5 +1,6 @@
 import { describe, test } from 'vitest';
 import { FAILPOINTS, type FailpointName } from '../../../supervisor/base/failpoints.ts';
+import { agentTurnScenario } from './agents.ts';
 import { deployScenario, setupScenario, undeployScenario } from './profiles.ts';
 import { handoverScenario } from './programs.ts';
 import { reviewScenario } from './reviews.ts';
@@ -35,6 +36,13 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'turn.before-end': turnScenario,
   'turn.after-end': turnScenario,
   'turn.before-forget': turnScenario,
+  'agent.before-start': agentTurnScenario,
+  'agent.after-start': agentTurnScenario,
+  'agent.before-prompt': agentTurnScenario,
+  'agent.after-prompt': agentTurnScenario,
+  'agent.after-output': agentTurnScenario,
+  'agent.after-store': agentTurnScenario,
+  'agent.before-end': agentTurnScenario,
   'terminal.after-intent': terminalOpenScenario,
   'terminal.after-launch': terminalOpenScenario,
   'terminal.before-end': terminalEndScenario,
@@ -98,6 +106,7 @@ const PARTS: Record<Operation, ScenarioGroup> = {
   delete: 'sessions',
   turn: 'turns',
   content: 'turns',
+  agent: 'turns',
   terminal: 'turns',
   handover: 'turns',
   deploy: 'workspaces',
