@@ -129,11 +129,14 @@ function bundleOptions() {
   });
 }
 
-/** Parts of the extension that few windows use, and that use nothing of VS Code. */
+/** Parts of the extension that few windows use. What they import of the extension is in both bundles: it has to be without state. */
 const LATE = [
   'checks/problem-reader.ts',
   'files/merge-lines.ts',
   'files/tail-text.ts',
+  'handoff/hand-off.ts',
+  'handoff/results.ts',
+  'handoff/undo-handoff.ts',
   'history/format-event.ts',
   'review/change-texts.ts',
   'review/review-model.ts',
@@ -150,12 +153,14 @@ const LATE = [
 async function extensionBundles() {
   const inProtocol = join(ROOT, 'protocol') + sep;
   const inProject = join(ROOT, 'project') + sep;
+  const inHandoff = join(ROOT, 'handoff') + sep;
   const { plugin, entry } = lateModules({
     // Where the home is, is asked for at once; the file stands for itself.
     isLate: (path) =>
       path === join(ROOT, 'webview/messages.ts') ||
       (path.startsWith(inProtocol) && path !== join(inProtocol, 'home.ts')) ||
       path.startsWith(inProject) ||
+      path.startsWith(inHandoff) ||
       LATE.some((late) => path === join(ROOT, 'extension', late)) ||
       path.startsWith(join(ROOT, 'node_modules/zod') + sep),
     file: 'extension-protocol.cjs',
@@ -177,6 +182,7 @@ async function extensionBundles() {
     ...options,
     stdin: { contents: entry(), resolveDir: ROOT, sourcefile: 'extension-protocol.ts', loader: 'ts' },
     outfile: join(DIST, 'extension-protocol.cjs'),
+    external: ['vscode'],
   });
   return [first, second];
 }

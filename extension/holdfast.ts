@@ -25,6 +25,7 @@ import { SessionFiles } from './files/session-files.ts';
 import { WindowGuard } from './files/window-guard.ts';
 import { buildImages } from './images/build-images.ts';
 import { Notifications } from './commands/notifications.ts';
+import { HandoffCommands } from './handoff/handoff-commands.ts';
 import { InboxCommands } from './inbox/commands.ts';
 import { WaitingNotifications } from './inbox/waiting-notifications.ts';
 import { WaitingStatusItem } from './inbox/waiting-status-item.ts';
@@ -136,6 +137,7 @@ export class Holdfast implements Disposable {
         ...new HistoryCommands(sessions, unread, documents).handlers,
         ...new SnapshotCommands(connection, sessions).handlers,
         ...new ReviewCommands(connection, sessions, reviews).handlers,
+        ...new HandoffCommands(connection, sessions, context.globalState).handlers,
         ...terminals.handlers,
         ...own.add(new CheckCommands(connection, sessions)).handlers,
         ...own.add(new SearchCommands(connection, sessions, state)).handlers,

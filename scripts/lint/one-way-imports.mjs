@@ -37,6 +37,7 @@ export const MODULES = {
     history: ['base', 'connection', 'commands', 'files', 'sessions'],
     snapshots: ['base', 'connection', 'commands', 'files', 'sessions'],
     review: ['base', 'connection', 'commands', 'files', 'sessions', 'history', 'snapshots'],
+    handoff: ['base', 'connection', 'commands', 'files', 'sessions'],
     policy: ['base', 'connection', 'commands', 'sessions', 'history'],
     page: ['base', 'connection', 'commands', 'files', 'sessions'],
     inbox: ['base', 'connection', 'commands', 'sessions'],

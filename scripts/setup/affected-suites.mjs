@@ -23,7 +23,8 @@ export const AFFECTED = {
     'test/e2e/session-page.test.ts',
   ],
   'webview/': ['test/editor/session-page/session-page.test.ts', 'test/e2e/session-page.test.ts'],
-  'extension/review/': ['test/processes/extension', 'test/e2e'],
+  'extension/handoff/': ['test/processes/extension', 'test/e2e/review.test.ts'],
+  'extension/review/': ['test/processes/extension', 'test/e2e/review.test.ts'],
   'extension/search/': [
     'test/processes/extension',
     'test/e2e/find-and-allow.test.ts',

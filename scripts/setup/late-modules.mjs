@@ -57,6 +57,7 @@ async function exportsOf(path) {
     format: 'esm',
     outfile: 'names.mjs',
     logLevel: 'silent',
+    external: ['vscode'],
   });
   return Object.values(metafile.outputs)[0]?.exports ?? [];
 }

@@ -44,6 +44,7 @@ export const LONG_FILES: Readonly<Record<string, number>> = {
   'test/e2e/search-and-replace.test.ts': 65,
   'test/e2e/more-folders.test.ts': 65,
   'test/e2e/agent-and-editor.test.ts': 60,
+  'test/e2e/review.test.ts': 60,
   'test/e2e/terminals.test.ts': 50,
   'test/editor/paths.test.ts': 50,
   'test/processes/sidecar/turns.test.ts': 27,

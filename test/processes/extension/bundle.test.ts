@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 
 const DIST = join(import.meta.dirname, '../../../dist');
-/** A tenth of it is the parser of YAML, with which a deploy checks the profile itself before it sends git history. */
-const MOST_BYTES = 700 * 1024;
+/** A tenth of it is the parser of YAML, with which a deploy checks the profile itself; another one hands changes to git. */
+const MOST_BYTES = 800 * 1024;
 const MOST_AT_ONCE = 200 * 1024;
 
 test('the bundles of the extension are small', () => {

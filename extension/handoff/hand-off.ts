@@ -1,0 +1,216 @@
+import { randomUUID } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join } from 'node:path';
+import { ProgressLocation, Uri, window } from 'vscode';
+import type { Memento } from 'vscode';
+import { type HandoffResult, applyHandoff } from '../../handoff/handoff.ts';
+import { type HandoffPlan, type PlanOptions, planHandoff } from '../../handoff/plan.ts';
+import { proposeMessage } from '../../handoff/commit.ts';
+import type { Repository } from '../../handoff/repository.ts';
+import { readable } from '../../project/raw-path.ts';
+import type { Session } from '../../protocol/entities.ts';
+import { HANDOFF_TARGETS, type HandoffTarget } from '../../protocol/handoff.ts';
+import { formatCount } from '../base/format.ts';
+import { sanitize } from '../base/sanitize.ts';
+import type { Connection } from '../connection/connection.ts';
+import { TARGETS, describeLeftOut, releasePattern } from './plan-text.ts';
+import { chooseRepository, gitIn, openChosen, rememberRepository } from './repository-choice.ts';
+import { showResult } from './results.ts';
+
+export interface HandoffHost {
+  readonly connection: Connection;
+  readonly state: Memento;
+}
+
+/** Asks step by step, and hands over. Nothing is written before the last answer. Undefined where the person stopped. */
+export async function handOff(host: HandoffHost, session: Session): Promise<HandoffResult | undefined> {
+  const title = `Hand off ${sanitize(session.name === session.id ? session.profile : session.name, 60)}`;
+  const to = await chooseTarget(title);
+  if (to === undefined) return undefined;
+  let repository: Repository | null = null;
+  if (to !== 'dir') {
+    const folder = await chooseRepository(host.state, title);
+    if (folder === undefined) return undefined;
+    repository = await openChosen(folder, host.connection.home);
+    await rememberRepository(host.state, folder);
+  }
+  const place = to === 'dir' || to === 'patch' ? await choosePlace(to, session, title) : null;
+  if (place === undefined) return undefined;
+  const options = { session: session.id, to, repository, paths: [], opId: randomUUID() };
+  const first = await plan(host, title, { ...options, released: [] });
+  let current = first;
+  try {
+    const released = await chooseReleased(first, title);
+    if (released === undefined) return undefined;
+    // The same request again gives the same trees.
+    if (released.length > 0) current = await plan(host, title, { ...options, released });
+    const message = await chooseMessage(current, to, title);
+    if (message === undefined) return undefined;
+    if (!(await confirm(current, to, repository, place))) return undefined;
+    const result = await apply(host, title, current, {
+      to,
+      repository,
+      message,
+      folder: to === 'dir' ? place : null,
+    });
+    if (result.patch !== null && place !== null) await writeFile(place, result.patch);
+    showResult(result, repository, place);
+    return result;
+  } finally {
+    await first.contents.close();
+    if (current !== first) await current.contents.close();
+  }
+}
+
+async function chooseTarget(title: string): Promise<HandoffTarget | undefined> {
+  const items = HANDOFF_TARGETS.map((to) => ({ ...TARGETS[to], to }));
+  return (await window.showQuickPick(items, { title, placeHolder: 'Where do the changes go?' }))?.to;
+}
+
+/** The file of a patch or a new folder, absolute. */
+async function choosePlace(
+  to: 'dir' | 'patch',
+  session: Session,
+  title: string,
+): Promise<string | undefined> {
+  const name = session.name.replaceAll(/[^\w.-]+/g, '-').replace(/^[.-]+/, '') || 'session';
+  const home = process.env['HOME'] ?? tmpdir();
+  const chosen = await window.showSaveDialog({
+    title: `${title}: ${to === 'dir' ? 'a new folder' : 'the patch'}`,
+    defaultUri: Uri.file(join(home, to === 'dir' ? name : `${name}.patch`)),
+    saveLabel: to === 'dir' ? 'Create Folder' : 'Save Patch',
+  });
+  return chosen?.fsPath;
+}
+
+async function plan(
+  { connection }: HandoffHost,
+  title: string,
+  options: Omit<PlanOptions, 'signal' | 'onProgress'>,
+): Promise<HandoffPlan> {
+  return await withCancel(title, (signal, onProgress) =>
+    planHandoff(connection, { ...options, signal, onProgress }),
+  );
+}
+
+async function apply(
+  { connection }: HandoffHost,
+  title: string,
+  planned: HandoffPlan,
+  options: {
+    readonly to: HandoffTarget;
+    readonly repository: Repository | null;
+    readonly message: string | null;
+    readonly folder: string | null;
+  },
+): Promise<HandoffResult> {
+  const { to, repository, message, folder } = options;
+  return await withCancel(title, (signal, onProgress) =>
+    applyHandoff(connection, planned, {
+      to,
+      repository: repository === null ? null : { ...repository, git: gitIn(repository.git.folder, signal) },
+      git: gitIn(tmpdir(), signal),
+      message: message ?? undefined,
+      folder: folder ?? undefined,
+      signal,
+      onProgress,
+      now: () => Date.now(),
+    }),
+  );
+}
+
+async function withCancel<T>(
+  title: string,
+  work: (signal: AbortSignal, onProgress: (stage: string) => void) => Promise<T>,
+): Promise<T> {
+  return await window.withProgress(
+    { location: ProgressLocation.Notification, title, cancellable: true },
+    async (progress, token) => {
+      const cancelled = new AbortController();
+      const listener = token.onCancellationRequested(() => cancelled.abort());
+      try {
+        return await work(cancelled.signal, (stage) => progress.report({ message: sanitize(stage) }));
+      } finally {
+        listener.dispose();
+      }
+    },
+  );
+}
+
+/** The patterns of what the person lets out of quarantine: nothing is chosen beforehand, and what is needs a yes of its own. */
+async function chooseReleased({ quarantined }: HandoffPlan, title: string): Promise<string[] | undefined> {
+  if (quarantined.length === 0) return [];
+  const items = quarantined.map((one) => {
+    const pattern = releasePattern(one);
+    return {
+      label: sanitize(readable(one.path)),
+      description: one.risks.join(', '),
+      ...(pattern === null ? { detail: 'Its name is a pattern: release it with the command line' } : {}),
+      pattern,
+    };
+  });
+  const picked = await window.showQuickPick(items, {
+    title: `${title}: quarantine`,
+    placeHolder:
+      'These would run on your machine or lead out of the tree. Choose what to let through: nothing, if in doubt',
+    canPickMany: true,
+    matchOnDescription: true,
+  });
+  if (picked === undefined) return undefined;
+  const released = picked.flatMap(({ pattern }) => (pattern === null ? [] : [pattern]));
+  if (released.length === 0) return [];
+  const LET_THROUGH = 'Let Through';
+  const names = released
+    .slice(0, 10)
+    .map((name) => sanitize(name, 100))
+    .join('\n');
+  const more = released.length > 10 ? `\nand ${released.length - 10} more` : '';
+  const choice = await window.showWarningMessage(
+    `Let ${formatCount(released.length, 'file')} out of quarantine?`,
+    {
+      modal: true,
+      detail: `They may run on your machine without being started on purpose:\n${names}${more}`,
+    },
+    LET_THROUGH,
+  );
+  return choice === LET_THROUGH ? released : undefined;
+}
+
+/** The message of the commit; null where there is none, or for the proposed one. */
+async function chooseMessage(
+  planned: HandoffPlan,
+  to: HandoffTarget,
+  title: string,
+): Promise<string | null | undefined> {
+  if (to === 'tree' || to === 'dir' || planned.travels.length === 0) return null;
+  const { sessionName, prompts } = planned.begun;
+  const proposed = proposeMessage(sessionName, prompts);
+  const typed = await window.showInputBox({
+    title: `${title}: commit message`,
+    value: proposed,
+    prompt: 'The trailers that name the session and its manifest are added',
+    validateInput: (text) => (text.trim() === '' ? 'A commit needs a message.' : undefined),
+  });
+  if (typed === undefined) return undefined;
+  return typed === proposed ? null : typed;
+}
+
+async function confirm(
+  planned: HandoffPlan,
+  to: HandoffTarget,
+  repository: Repository | null,
+  place: string | null,
+): Promise<boolean> {
+  // `applyHandoff` says why nothing can be handed over.
+  if (planned.travels.length === 0) return true;
+  const HAND_OFF = 'Hand Off';
+  const where = place ?? repository?.root ?? repository?.git.folder ?? '';
+  const goal = to === 'patch' || to === 'dir' ? `${dirname(where)}/${basename(where)}` : where;
+  const choice = await window.showInformationMessage(
+    `Hand over ${formatCount(planned.travels.length, 'file')}: ${TARGETS[to].label} of ${sanitize(goal)}?`,
+    { modal: true, detail: [TARGETS[to].detail, ...describeLeftOut(planned)].join('\n') },
+    HAND_OFF,
+  );
+  return choice === HAND_OFF;
+}

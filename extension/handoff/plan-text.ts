@@ -1,0 +1,85 @@
+import type { HandoffPlan, Quarantined } from '../../handoff/plan.ts';
+import { readable } from '../../project/raw-path.ts';
+import type { HandoffTarget } from '../../protocol/handoff.ts';
+import { formatCount } from '../base/format.ts';
+import { sanitize } from '../base/sanitize.ts';
+
+const MAX_LISTED = 8;
+
+export const TARGETS: Readonly<Record<HandoffTarget, { readonly label: string; readonly detail: string }>> = {
+  worktree: {
+    label: 'New Worktree',
+    detail: 'A commit on a new branch, in a new folder beside your repository. Your files stay as they are.',
+  },
+  branch: { label: 'New Branch', detail: 'The same commit, checked out nowhere' },
+  tree: {
+    label: 'Working Tree',
+    detail: 'Your files change, all of them or none; the index stays. What you changed too is merged.',
+  },
+  patch: { label: 'Patch', detail: 'A file for git am. Your repository stays as it is.' },
+  dir: { label: 'Folder', detail: 'The changed files in a new folder. Needs no repository.' },
+};
+
+type Described = Pick<
+  HandoffPlan,
+  'travels' | 'released' | 'quarantined' | 'refused' | 'ignored' | 'notChosen'
+> & {
+  readonly begun: Pick<HandoffPlan['begun'], 'review' | 'running' | 'base'> & {
+    readonly target: Pick<HandoffPlan['begun']['target'], 'missing'>;
+  };
+};
+
+/** What stays behind and why, a line each. */
+export function describeLeftOut(plan: Described): string[] {
+  const { begun, quarantined, refused, ignored } = plan;
+  const lines: string[] = [];
+  const notAccepted = begun.review?.notAccepted ?? 0;
+  if (notAccepted > 0)
+    lines.push(`${formatCount(notAccepted, 'change')} not accepted ${stay(notAccepted)} behind.`);
+  if (begun.review === null)
+    lines.push('There is no review: everything that the agent changed is handed over.');
+  if (quarantined.length > 0)
+    lines.push(
+      `${formatCount(quarantined.length, 'file')} ${stay(quarantined.length)} in quarantine: ${listed(quarantined.map(({ path }) => readable(path)))}.`,
+    );
+  if (refused.length > 0)
+    lines.push(
+      `${formatCount(refused.length, 'path')} no repository may get: ${listed(refused.map(({ path, why }) => `${readable(path)} (${why})`))}.`,
+    );
+  if (ignored.length > 0)
+    lines.push(`${formatCount(ignored.length, 'ignored file')} ${stay(ignored.length)} behind.`);
+  if (begun.target.missing > 0)
+    lines.push(
+      `${formatCount(begun.target.missing, 'file')} could not be read and ${stay(begun.target.missing)} behind.`,
+    );
+  if (begun.running > 0)
+    lines.push('The agent still works: what it changes from now on is not part of this handoff.');
+  if (begun.base.kind === 'snapshot')
+    lines.push('What the workspace began with is not known: it is compared with its oldest snapshot.');
+  return lines;
+}
+
+/**
+ * The pattern that lets exactly this file out of quarantine; null for a name that would let others through as well, and so
+ * leaves only by the command line.
+ */
+export function releasePattern({ path }: Pick<Quarantined, 'path'>): string | null {
+  const text = readable(path);
+  return /[*\\]/.test(text) || text.trim() !== text || Buffer.from(text, 'utf8').toString('latin1') !== path
+    ? null
+    : text;
+}
+
+function stay(count: number): string {
+  return count === 1 ? 'stays' : 'stay';
+}
+
+function listed(texts: readonly string[]): string {
+  const more = texts.length > MAX_LISTED ? ` and ${texts.length - MAX_LISTED} more` : '';
+  return (
+    texts
+      .slice(0, MAX_LISTED)
+      .map((text) => sanitize(text, 100))
+      .join(', ') + more
+  );
+}

@@ -1,0 +1,54 @@
+import { ProgressLocation, commands, window } from 'vscode';
+import { recordUndone } from '../../handoff/handoff.ts';
+import { undoHandoff } from '../../handoff/undo.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { sanitize } from '../base/sanitize.ts';
+import type { HandoffHost } from './hand-off.ts';
+import { chooseRepository, openChosen } from './repository-choice.ts';
+
+/** Takes a handoff back: the one with this id, else the newest of the repository. Returns its id. */
+export async function undoInRepository(
+  { connection, state }: HandoffHost,
+  given: string | undefined,
+  handoff: string | undefined,
+): Promise<string | undefined> {
+  const folder = given ?? (await chooseRepository(state, 'Undo Handoff'));
+  if (folder === undefined) return undefined;
+  const repository = await openChosen(folder, connection.home);
+  const undo = async (force: boolean) =>
+    await window.withProgress({ location: ProgressLocation.Notification, title: 'Undoing the handoff' }, () =>
+      undoHandoff(repository, { handoff, force }),
+    );
+  const { journal, keptRef } = await undo(false).catch(async (error: unknown) => {
+    if (!(await confirmKeeping(error))) throw error;
+    return await undo(true);
+  });
+  const kept = keptRef === null ? '' : ` Work that was added since is kept in ${sanitize(keptRef)}.`;
+  try {
+    await recordUndone(connection, journal);
+  } catch (error) {
+    const { sentence } = HoldfastError.from(error);
+    void window.showWarningMessage(
+      sanitize(`The handoff was undone, and the session's history does not say so: ${sentence}`, 400),
+    );
+    return journal.handoff;
+  }
+  const REVIEW = 'Review Changes';
+  void window.showInformationMessage(`The handoff was undone.${kept}`, REVIEW).then((choice) => {
+    if (choice === REVIEW) void commands.executeCommand('holdfast.reviewChanges', journal.session);
+  });
+  return journal.handoff;
+}
+
+/** Asks where work was added since. Errors: `cancelled` where the person declines. */
+async function confirmKeeping(error: unknown): Promise<boolean> {
+  if (!(error instanceof HoldfastError) || error.code !== 'conflict') return false;
+  const KEEP = 'Keep That Work and Undo';
+  const choice = await window.showWarningMessage(
+    `${sanitize(error.message)}.`,
+    { modal: true, detail: sanitize(error.why ?? '', 1_000) },
+    KEEP,
+  );
+  if (choice === KEEP) return true;
+  throw new HoldfastError('cancelled', 'The handoff stays', { cause: error });
+}

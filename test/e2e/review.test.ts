@@ -1,0 +1,121 @@
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
+import type { Locator } from 'playwright-core';
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { writeProject } from '../setup/profiles.ts';
+import { TestHome } from '../setup/test-home.ts';
+import { type User, journey } from './harness/user.ts';
+
+const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
+const STORY = Array.from({ length: 40 }, (_, at) => `line ${at + 1}\n`).join('');
+/** The agent changes two places of a text, adds a program and a text, and deletes a file. */
+const EDITS = [
+  'cd /workspace',
+  "sed -i -e 's/^line 3$/line three/' -e 's/^line 30$/line thirty/' story.txt",
+  "printf '#!/bin/sh\\necho hi\\n' > run.sh && chmod +x run.sh",
+  'echo new > new.txt',
+  'rm old.txt',
+].join(' && ');
+
+function changeRow(person: User, name: string): Locator {
+  return person.page.locator('.scm-view .monaco-list-row', { hasText: name });
+}
+
+function status(person: User, text: string): Locator {
+  return person.page.locator('.statusbar-item', { hasText: text });
+}
+
+/** Presses a key in the right side of the diff editor, once that has the focus. */
+async function press(person: User, key: string, done: Locator): Promise<void> {
+  await person.page.locator('.monaco-diff-editor .editor.modified .monaco-editor.focused').waitFor();
+  await person.page.keyboard.press(key);
+  await done.first().waitFor();
+}
+
+test('a person reviews by keyboard what an agent changed, hands it to a repository and takes it back', async () => {
+  const home = await TestHome.create();
+  try {
+    const project = await writeProject(home.projects, {
+      'holdfast.yaml': 'name: writer\nagent: { protocol: command, command: [sh] }\npersistence: persistent\n',
+      'story.txt': STORY,
+      'old.txt': 'old\n',
+    });
+    const git = (...command: string[]): string =>
+      execFileSync('git', command, { cwd: project, encoding: 'utf8' }).trim();
+    git('init', '-q', '-b', 'main');
+    git('config', 'user.name', 'A');
+    git('config', 'user.email', 'a@example.org');
+    git('add', '.');
+    git('commit', '-q', '-m', 'first');
+    const head = git('rev-parse', 'HEAD');
+    await home.runOk(['deploy', project]);
+    const created = await home.runJson(['session', 'create', 'writer', '--name', 'story']);
+    const { id } = CreatedSchema.parse(created).session;
+    await home.runOk(['snapshot', 'create', id]);
+    await home.runOk(['prompt', id, EDITS]);
+    await journey(
+      'review',
+      {
+        home: home.path,
+        open: (server) => ({ folder: server.remote(project) }),
+        settings: { 'security.workspace.trust.startupPrompt': 'never' },
+      },
+      async (person) => {
+        await person.runCommand('Agent: Review Changes');
+        await person.pickItem('story');
+        // What may run on the machine comes first.
+        await person.tab('run.sh').first().waitFor();
+        for (const name of ['run.sh', 'new.txt', 'old.txt', 'story.txt'])
+          await changeRow(person, name).first().waitFor();
+        await person.screenshot('review-dark');
+        await press(person, 'Alt+Shift+KeyR', person.tab('new.txt'));
+        await press(person, 'Alt+a', person.tab('old.txt'));
+        await press(person, 'Alt+n', person.tab('story.txt'));
+        await press(person, 'Alt+r', status(person, 'Ln 30, Col 1'));
+        await press(person, 'Alt+a', person.tab('old.txt'));
+        // After the last one it goes on with what was left out.
+        await press(person, 'Alt+Shift+KeyA', status(person, 'All decided'));
+        await person.toast('every change is decided').first().waitFor();
+        await person.screenshot('reviewed-dark');
+        await press(person, 'Alt+u', status(person, '1 to review'));
+        await press(person, 'Alt+Shift+KeyA', status(person, 'All decided'));
+        const text = await home.runOk(['exec', id, '--', 'sed', '-n', '3p;30p', '/workspace/story.txt']);
+        expect(text).toBe('line 3\nline thirty\n');
+
+        await person.runCommand('Agent: Hand Off');
+        await person.pickItem('story');
+        await person.pickItem('New Worktree');
+        await person.pickItem('open in this window');
+        await person.enterText('Tell the story better');
+        await person.dialog('Hand over 3 files').waitFor();
+        await person.screenshot('handoff-dark');
+        await person.pressDialogButton('Hand over 3 files', 'Hand Off');
+        await person.toast('3 files handed over').first().waitFor();
+        await person.screenshot('handed-off-dark');
+
+        const commit = git('rev-parse', 'holdfast/story');
+        expect(git('rev-parse', `${commit}^`)).toBe(head);
+        expect(git('log', '-1', '--format=%s', commit)).toBe('Tell the story better');
+        expect(git('diff', '--name-status', head, commit)).toBe('A\tnew.txt\nD\told.txt\nM\tstory.txt');
+        expect(git('diff', '--unified=0', head, commit, '--', 'story.txt')).toContain(
+          '-line 30\n+line thirty',
+        );
+        expect(git('diff', '--unified=0', head, commit, '--', 'story.txt')).not.toContain('line three');
+        git('fsck', '--strict');
+        expect(git('status', '--porcelain')).toBe('');
+        const manifest = git('log', '-1', '--format=%(trailers:key=Holdfast-Manifest,valueonly)', commit);
+        const file = join(home.projects, 'story.manifest.json');
+        await home.runOk(['manifest', 'show', id, '--id', manifest, '--output', file]);
+        expect(await home.runJson(['manifest', 'verify', file])).toMatchObject({ valid: true });
+
+        await person.pressToastButton('3 files handed over', 'Undo');
+        await person.toast('The handoff was undone').first().waitFor();
+        expect(git('branch', '--list', 'holdfast/*')).toBe('');
+        expect(git('worktree', 'list').split('\n')).toHaveLength(1);
+      },
+    );
+  } finally {
+    await home.dispose();
+  }
+});
