@@ -1,9 +1,10 @@
+import { once } from 'node:events';
 import Docker from 'dockerode';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { SetupStatusSchema } from '../../../protocol/setup.ts';
 import { NameServer } from '../../egress-harness/name-server.ts';
-import { Origin } from '../../egress-harness/origin.ts';
+import { Origin, type Site } from '../../egress-harness/origin.ts';
 import { npmSite, pythonSite } from '../../egress-harness/package-sites.ts';
 import { TestHome } from '../../setup/test-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
@@ -19,6 +20,8 @@ beforeAll(async () => {
   const sites = [
     await npmSite('tiny-thing', 'module.exports = "from the registry";\n'),
     pythonSite('tinything', 'WHAT = "from the index"\n'),
+    // A source that takes a request and never answers.
+    ((_request, url) => url.pathname.startsWith('/simple/stuck')) satisfies Site,
   ];
   origin = await Origin.start({ sites });
   home = await TestHome.create({ HOLDFAST_DNS: names.address });
@@ -115,5 +118,29 @@ python3 -c 'import tinything; print(tinything.WHAT)'`;
     // To try again is to deploy again.
     await home.runOk(['deploy', await project('closed', '{ pip: [tinything] }')]);
     expect((await statusOf('closed')).map(({ state }) => state)).toEqual(['done', 'failed']);
+  });
+
+  test('that take too long, or that nobody waits for, end with all that they began', async () => {
+    const limited = await project('late', '{ pip: [stuck] }', { more: ', timeout: 3s' });
+    const late = await home.run(['deploy', limited]);
+    expect(late.stderr).toContain('error timeout: The setup of late took too long');
+
+    const waiting = home.spawn(['deploy', await project('late', '{ pip: [stuck] }')]);
+    const ended = once(waiting, 'close');
+    await expect.poll(async () => (await statusOf('late'))[0]?.step, { timeout: 60_000 }).toBe('pip');
+    waiting.kill('SIGINT');
+    await ended;
+    const states = async () => (await statusOf('late')).map(({ state }) => state);
+    await expect.poll(states, { timeout: 60_000 }).toEqual(['cancelled', 'failed']);
+    const ids = (await statusOf('late')).map(({ id }) => id);
+    await expect
+      .poll(
+        async () =>
+          (await new Docker().listContainers({ all: true })).filter(({ Labels }) =>
+            ids.includes(Labels['dev.holdfast.session'] ?? ''),
+          ),
+        { timeout: 60_000 },
+      )
+      .toEqual([]);
   });
 });
