@@ -4,7 +4,6 @@ import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } fr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import type { SessionRow } from '../supervisor/store/sessions.ts';
 import type { EventEntry } from '../protocol/events.ts';
 import { Artifacts } from '../supervisor/history/artifacts.ts';
 import { Contents } from '../supervisor/history/contents.ts';
@@ -15,6 +14,7 @@ import { Home } from '../supervisor/store/home.ts';
 import { Sessions } from '../supervisor/store/sessions.ts';
 import { Turns, UNSTARTED_TURN } from '../supervisor/store/turns.ts';
 import { Report, interleave, median, p99 } from './measure.ts';
+import { benchSession, sessionId } from './sessions.ts';
 
 const APPENDS = 200;
 const BATCH = 1000;
@@ -25,8 +25,6 @@ const OUTPUT_MIB = 100;
 const wanted = process.argv.indexOf('--rounds');
 const rounds = wanted < 0 ? 21 : Number(process.argv[wanted + 1]);
 
-const sessionId = (n: number): string =>
-  `ses-${Array.from({ length: 16 }, (_, place) => String.fromCharCode(97 + (Math.floor(n / 26 ** place) % 26))).join('')}`;
 const SESSION = sessionId(0);
 const TURN = 'turn-aaaaaaaaaaaaaaaa';
 
@@ -35,37 +33,6 @@ function sqliteVersion(): string {
   const row = database.prepare('SELECT sqlite_version() AS version').get();
   database.close();
   return String(row?.['version']);
-}
-
-function session(n: number): SessionRow {
-  return {
-    id: sessionId(n),
-    name: `session ${n}`,
-    profile: 'counter',
-    status: 'resumable',
-    persistent: true,
-    throwaway: false,
-    backing: 'directory',
-    uid: 200_000 + n,
-    gid: 200_000 + n,
-    generation: 3,
-    homeGeneration: 3,
-    codeVersion: 2,
-    createdAt: 1_700_000_000_000 + n,
-    lastActiveAt: 1_700_000_000_000 + ((n * 7919) % 1009),
-    statusSince: 1_700_000_000_000,
-    expiresAt: 1_800_000_000_000,
-    deletedAt: null,
-    pinned: n % 7 === 0,
-    starred: false,
-    archived: false,
-    tags: ['bench', `t${n % 10}`],
-    model: null,
-    about: 'Count to a number that is greater than the one before',
-    workspaceBytes: 4096 * n,
-    lineage: sessionId(n),
-    origin: null,
-  };
 }
 
 const directory = mkdtempSync(join(tmpdir(), 'holdfast-bench-'));
@@ -145,7 +112,7 @@ try {
   });
 
   database.transaction(() => {
-    for (let n = 0; n < 1000; n += 1) sessions.insert(session(n));
+    for (let n = 0; n < 1000; n += 1) sessions.insert(benchSession(n));
   });
   const lists = await interleave(Math.max(rounds, 21), {
     list: () => {

@@ -12,6 +12,7 @@ const PARTS = new Set([
   'large-tree.ts',
   'origin.ts',
   'session-containers.ts',
+  'sessions.ts',
   'squid.ts',
   'editor-host.ts',
 ]);

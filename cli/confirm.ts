@@ -1,6 +1,7 @@
 import type { Session } from '../protocol/entities.ts';
 import { HoldfastError } from '../protocol/errors.ts';
 import type { Context } from './context.ts';
+import { readLine } from './terminal/questions.ts';
 
 export interface DeletionPrompt {
   /** The question, without its question mark. */
@@ -36,26 +37,9 @@ export async function confirmDeletion(context: Context, options: DeletionPrompt)
   for (const line of options.consequences) await context.printNote(`  ${line}`);
   await context.printNote(style.yellow('This cannot be undone.'));
   await context.stderr.write(`${options.what}? [y/N] `);
-  const answer = await readLine(context);
-  if (!/^y(es)?$/i.test(answer.trim())) {
+  const answer = await readLine(context, context.interrupted);
+  if (context.interrupted.aborted) throw new HoldfastError('cancelled', 'Nothing was deleted');
+  if (!/^y(es)?$/i.test(answer?.trim() ?? '')) {
     throw new HoldfastError('cancelled', 'Nothing was deleted', { why: 'the answer was not yes' });
-  }
-}
-
-/** Reads one line that the user types. Empty at the end of input; rejects at ^C. */
-async function readLine(context: Context): Promise<string> {
-  const { createInterface } = await import('node:readline');
-  const reader = createInterface({ input: context.io.stdin, terminal: false });
-  try {
-    return await new Promise<string>((resolve, reject) => {
-      const onAbort = () => reject(new HoldfastError('cancelled', 'Nothing was deleted'));
-      reader.once('line', resolve);
-      reader.once('close', () => resolve(''));
-      context.interrupted.addEventListener('abort', onAbort, { once: true });
-      if (context.interrupted.aborted) onAbort();
-    });
-  } finally {
-    reader.close();
-    context.io.stdin.pause();
   }
 }

@@ -6,7 +6,7 @@ import type { SupervisorPeer } from '../protocol/client/connect.ts';
 import type { StartMode } from '../protocol/client/reconnecting-client.ts';
 import type { Context } from './context.ts';
 import { sanitizeLine } from './render/text.ts';
-import { askOnTerminal, hasTerminal } from './terminal/ask-terminal.ts';
+import { askOnTerminal, hasTerminal } from './terminal/questions.ts';
 import { clientInfo } from './version.ts';
 
 /** How the command line connects to a host: progress on standard error, questions on the terminal. */

@@ -5,7 +5,7 @@ import { ProfileNameSchema } from '../../protocol/profile.ts';
 import { DurationSchema } from '../../protocol/units.ts';
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
-import { promptHidden } from '../hidden-prompt.ts';
+import { promptHidden } from '../terminal/questions.ts';
 import type { Registry } from '../registry.ts';
 import { formatRelativeTime } from '../render/quantity.ts';
 import { formatTable } from '../render/table.ts';

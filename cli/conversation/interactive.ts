@@ -1,7 +1,7 @@
 import type { Context } from '../context.ts';
 import { EXIT } from '../failure.ts';
 import { sanitizeLine } from '../render/text.ts';
-import { readLine } from './permission-questions.ts';
+import { readLine } from '../terminal/questions.ts';
 
 /** Prompts a session line by line until the end of the input, or ^C at the prompt. `send` runs one turn. */
 export async function converse(

@@ -1,9 +1,9 @@
-import { createInterface } from 'node:readline';
 import type { ConversationItem } from '../../protocol/conversation.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Context } from '../context.ts';
 import { newOpId } from '../op-id.ts';
 import { sanitizeLine } from '../render/text.ts';
+import { readLine } from '../terminal/questions.ts';
 
 type PermissionItem = Extract<ConversationItem, { type: 'permission' }>;
 
@@ -92,20 +92,4 @@ export class PermissionQuestions {
 function describeAnswer({ answer, by, title }: PermissionItem): string {
   const who = by?.name ?? (by?.kind === 'profile' ? 'the profile' : 'the end of the turn');
   return sanitizeLine(`${answer?.name ?? 'Not answered'} (${who}): ${title}`);
-}
-
-/** One line; null at the end of the input, and when the signal aborts. */
-export async function readLine(context: Context, signal: AbortSignal): Promise<string | null> {
-  if (signal.aborted) return null;
-  const reader = createInterface({ input: context.io.stdin, terminal: false });
-  try {
-    return await new Promise<string | null>((resolve) => {
-      reader.once('line', resolve);
-      reader.once('close', () => resolve(null));
-      signal.addEventListener('abort', () => resolve(null), { once: true });
-    });
-  } finally {
-    reader.close();
-    context.io.stdin.pause();
-  }
 }

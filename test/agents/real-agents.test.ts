@@ -20,6 +20,12 @@ interface RealAgent {
 
 const AGENTS: readonly RealAgent[] = [
   {
+    name: 'claude',
+    // Its client adds the version to the path by itself.
+    profile: (url) => [`env: { ANTHROPIC_BASE_URL: '${url.replace(/\/v1$/, '')}', ANTHROPIC_API_KEY: none }`],
+    memory: '.claude',
+  },
+  {
     name: 'qwen',
     profile: (url) => [`env: { OPENAI_BASE_URL: '${url}', OPENAI_API_KEY: none, OPENAI_MODEL: scripted }`],
     memory: '.qwen',

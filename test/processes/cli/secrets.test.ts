@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import type { Context } from '../../../cli/context.ts';
-import { promptHidden } from '../../../cli/hidden-prompt.ts';
+import { promptHidden } from '../../../cli/terminal/questions.ts';
 import { CliRun, runToEnd } from '../../fixtures/cli/cli-run.ts';
 import { startFakeSupervisor } from '../../fixtures/cli/start-fake-supervisor.ts';
 
