@@ -31,6 +31,7 @@ import { MANIFEST_METHODS } from './manifest.ts';
 import { MEMORY_METHODS } from './memory.ts';
 import { ProfileNameSchema } from './profile.ts';
 import { SECRET_METHODS } from './secrets.ts';
+import { REVIEW_COMMENT_METHODS } from './review-comments.ts';
 import { REVIEW_METHODS } from './review.ts';
 import { SETUP_METHODS } from './setup.ts';
 import { SEARCH_METHODS, SEARCH_NOTIFICATIONS } from './search.ts';
@@ -461,6 +462,7 @@ export const METHODS = {
   ...SEARCH_METHODS,
   ...SNAPSHOT_METHODS,
   ...REVIEW_METHODS,
+  ...REVIEW_COMMENT_METHODS,
   ...HANDOFF_METHODS,
   ...MANIFEST_METHODS,
   ...CHECK_METHODS,

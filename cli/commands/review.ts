@@ -15,6 +15,7 @@ import type { Registry } from '../registry.ts';
 import { formatReviewCounts, formatReviewFiles } from '../render/review.ts';
 import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
 import { parseWorkspacePath } from '../workspace-path.ts';
+import { registerReviewComment } from './review-comment.ts';
 import { registerReviewDiff } from './review-diff.ts';
 
 /** `review SESSION`, and what decides about the changes that it shows. */
@@ -53,6 +54,7 @@ export function registerReview(registry: Registry): void {
   registerReviewDiff(registry, review);
   for (const verdict of ['accept', 'reject'] as const) registerDecide(registry, review, verdict);
   registerUndo(registry, review);
+  registerReviewComment(registry, review);
 }
 
 function registerDecide(registry: Registry, review: ReturnType<Registry['group']>, verdict: Verdict): void {

@@ -16,7 +16,8 @@ export type IdKind =
   | 'hand'
   | 'man'
   | 'chk'
-  | 'setup';
+  | 'setup'
+  | 'cmt';
 
 /** Creates ids: a kind and 80 random bits in lower-case base32. */
 export interface Ids {

@@ -67,6 +67,7 @@ import { SnapshotService } from '../snapshots/snapshot-service.ts';
 import { LineageStores } from '../snapshots/store/lineage-stores.ts';
 import { TurnSnapshots } from '../snapshots/turn-snapshots.ts';
 import { CheckTrees } from '../reviews/check-trees.ts';
+import { ReviewComments } from '../reviews/review-comments.ts';
 import { ReviewDelivery } from '../reviews/review-delivery.ts';
 import { ReviewDecisions } from '../reviews/review-decisions.ts';
 import { ReviewTrees } from '../reviews/review-trees.ts';
@@ -89,6 +90,7 @@ import { DiskReserve } from '../store/reserve.ts';
 import { SecretRows } from '../store/secrets.ts';
 import { SetupRows } from '../store/setups.ts';
 import { Setups } from '../setup/setups.ts';
+import { ReviewCommentRows } from '../store/review-comments.ts';
 import { ReviewRows } from '../store/reviews.ts';
 import { type SessionRow, Sessions } from '../store/sessions.ts';
 import { Snapshots } from '../store/snapshots.ts';
@@ -236,6 +238,7 @@ function openStorage(home: Home, log: Log) {
     turns: new Turns(database),
     snapshots: new Snapshots(database),
     reviewRows: new ReviewRows(database),
+    commentRows: new ReviewCommentRows(database),
     bases: new WorkspaceBases(database),
     profiles: new Profiles(database),
     operations,
@@ -698,10 +701,22 @@ function createReviews(
     finishPending: (sessionId) => reviewDecisions.finishPending(sessionId),
   });
   const reviewDecisions: ReviewDecisions = new ReviewDecisions({ ...own, reviews });
-  below.removal.sessionDeleted.on(({ id }) => reviews.removeOfSession(id));
+  const reviewComments = new ReviewComments({
+    ...own,
+    reviews,
+    mutex: new KeyedMutex(),
+    startTurn: async (session, prompt, opId) => {
+      const { turn } = await below.sessionService.startTurn({ session, input: Buffer.from(prompt), opId });
+      return turn.turnId;
+    },
+  });
+  below.removal.sessionDeleted.on(({ id }) => {
+    reviews.removeOfSession(id);
+    reviewComments.removeOfSession(id);
+  });
   const reviewDelivery = new ReviewDelivery({ ...own, reviews });
   const checkTrees = new CheckTrees({ reviews, trees });
-  return { reviews, reviewDecisions, reviewDelivery, checkTrees, reviewTexts: texts };
+  return { reviews, reviewDecisions, reviewDelivery, reviewComments, checkTrees, reviewTexts: texts };
 }
 
 function createProfiles(below: Storage & Network & SessionLayer, program: Program, log: Log) {

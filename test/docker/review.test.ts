@@ -119,6 +119,21 @@ describe('reviewing what an agent did through its shell', () => {
     expect(await readFile(inside('blob'), 'utf8')).toBe('mine\n');
   });
 
+  test('comments on lines are kept, listed and sent to the agent as a prompt', async () => {
+    await review();
+    await home.runOk(['review', 'comment', 'main', 'lines:2-3', 'why in words?']);
+    expect(await home.runOk(['review', 'comment', 'main'])).toMatch(
+      /^lines:2-3 {2}cmt-\w+ {2}not sent\n {2}> 2\n {2}> three\n {2}why in words\?$/m,
+    );
+    const { turnId } = z
+      .object({ turnId: z.string() })
+      .parse(await home.runJson(['review', 'comment', 'main', '--send']));
+    await home.run(['turn', 'wait', turnId]);
+    expect(await home.runOk(['review', 'comment', 'main'])).toContain(`sent with ${turnId}`);
+    const again = await home.run(['review', 'comment', 'main', '--send']);
+    expect([again.code, again.stderr]).toEqual([1, expect.stringMatching(/^error not_found: /)]);
+  });
+
   test('checks judge the workspace, or exactly what was accepted in a sandbox that leaves nothing behind', async () => {
     const session = CreatedSchema.parse(
       await home.runJson(['session', 'create', 'shell', '--name', 'judged']),

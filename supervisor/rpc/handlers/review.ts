@@ -1,3 +1,4 @@
+import type { REVIEW_COMMENT_METHODS } from '../../../protocol/review-comments.ts';
 import type { REVIEW_METHODS } from '../../../protocol/review.ts';
 import {
   type HandlerContext,
@@ -5,6 +6,7 @@ import {
   type Progress,
   withBytes,
 } from '../../../protocol/wire/shapes.ts';
+import type { ReviewComments } from '../../reviews/review-comments.ts';
 import type { ReviewDecisions } from '../../reviews/review-decisions.ts';
 import type { Reviews } from '../../reviews/reviews.ts';
 import type { SessionRow } from '../../store/sessions.ts';
@@ -12,6 +14,7 @@ import type { SessionRow } from '../../store/sessions.ts';
 export interface ReviewHandlersOptions {
   readonly reviews: Reviews;
   readonly reviewDecisions: ReviewDecisions;
+  readonly reviewComments: ReviewComments;
   /** Errors: `not_found`, `ambiguous_name`. */
   readonly findSession: (reference: string) => SessionRow;
 }
@@ -20,8 +23,9 @@ export interface ReviewHandlersOptions {
 export function reviewHandlers<P>({
   reviews,
   reviewDecisions,
+  reviewComments,
   findSession,
-}: ReviewHandlersOptions): Handlers<typeof REVIEW_METHODS, P> {
+}: ReviewHandlersOptions): Handlers<typeof REVIEW_METHODS & typeof REVIEW_COMMENT_METHODS, P> {
   const callOptions = ({ signal, progress }: HandlerContext<P>) => ({
     signal,
     onProgress: ({ stage, done, of, unit }: Progress) =>
@@ -47,5 +51,15 @@ export function reviewHandlers<P>({
     'review/tree': async ({ session }, { signal }) => ({
       review: await reviews.tree(findSession(session), signal),
     }),
+    'review/comment': async ({ session, ...comment }, { signal }) => ({
+      comment: await reviewComments.add(findSession(session), { session, ...comment }, signal),
+    }),
+    'review/comments': async ({ session }, { signal }) => ({
+      comments: await reviewComments.list(findSession(session), signal),
+    }),
+    'review/uncomment': ({ session, comment }) => ({
+      removed: reviewComments.remove(findSession(session), comment),
+    }),
+    'review/send': ({ session }, { signal }) => reviewComments.send(findSession(session), signal),
   };
 }

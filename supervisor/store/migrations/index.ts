@@ -14,6 +14,7 @@ import { workspaceBases } from './013-workspace-bases.ts';
 import { egressProtocols } from './014-egress-protocols.ts';
 import { egressRequests } from './015-egress-requests.ts';
 import { setups } from './016-setups.ts';
+import { reviewComments } from './017-review-comments.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -39,4 +40,5 @@ export const MIGRATIONS: readonly Migration[] = [
   egressProtocols,
   egressRequests,
   setups,
+  reviewComments,
 ];

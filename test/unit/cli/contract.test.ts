@@ -61,6 +61,7 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
   ['review accept', '<session> [paths...]', '--all'],
   ['review reject', '<session> [paths...]', '--all'],
   ['review undo', '<session>'],
+  ['review comment', '<session> [place] [text]', '--side', '--send', '--remove'],
   ['check', '<session> [name]', '--accepted', '--list'],
   ['policy show', '<session>'],
   ['policy allow', '<session> <host>'],

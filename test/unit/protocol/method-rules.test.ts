@@ -55,6 +55,7 @@ const READING: readonly MethodName[] = [
   'manifest/show',
   'manifest/key',
   'check/list',
+  'review/comments',
 ];
 
 /** Methods that change something and leave the same state when the same parameters are sent again, and why. */
@@ -70,6 +71,7 @@ const IDEMPOTENT: Readonly<Partial<Record<MethodName, string>>> = {
   'secret/remove': 'a removed secret stays removed',
   'snapshot/update': 'sets the given values',
   'review/open': 'another snapshot of the same files; decisions stay',
+  'review/uncomment': 'a removed comment stays removed',
   'review/tree': 'the same decisions give the same tree',
   'handoff/record': 'a step of a handoff is recorded once',
 };

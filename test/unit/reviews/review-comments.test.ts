@@ -1,0 +1,128 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { randomIds } from '../../../supervisor/base/ids.ts';
+import { KeyedMutex } from '../../../supervisor/base/keyed-mutex.ts';
+import { findQuote } from '../../../supervisor/reviews/comment-anchor.ts';
+import { ReviewComments } from '../../../supervisor/reviews/review-comments.ts';
+import { ReviewTrees } from '../../../supervisor/reviews/review-trees.ts';
+import { Reviews } from '../../../supervisor/reviews/reviews.ts';
+import { TextComparison } from '../../../supervisor/reviews/text-comparison.ts';
+import { ReviewCommentRows } from '../../../supervisor/store/review-comments.ts';
+import { rejectedError } from '../../fixtures/store/temporary-home.ts';
+import { snapshotFixture } from '../../fixtures/snapshots/snapshot-fixture.ts';
+import type { SmallTree } from '../../fixtures/snapshots/small-tree.ts';
+
+const NEVER = new AbortController().signal;
+const lines = (...all: string[]): string => all.map((line) => `${line}\n`).join('');
+const BEFORE = { a: lines('one', 'two', 'three') };
+const AFTER = { a: lines('one', 'TWO', 'three', 'four'), b: 'no end' };
+
+async function fixture() {
+  const base = snapshotFixture();
+  const texts = new TextComparison('/nonexistent/worker');
+  onTestFinished(() => texts.close());
+  const mutex = new KeyedMutex();
+  const shared = { ...base, rows: base.reviewRows, mutex, texts, ids: randomIds, now: Date.now };
+  const reviews = new Reviews({
+    ...shared,
+    trees: new ReviewTrees(base),
+    finishPending: () => Promise.resolve(),
+  });
+  const prompts = new Map<string, string>();
+  /** What a supervisor does that is killed after the turn began, and before it noted that. */
+  const dies = { once: false };
+  const comments = new ReviewComments({
+    ...shared,
+    commentRows: new ReviewCommentRows(base.database),
+    mutex: new KeyedMutex(),
+    reviews,
+    startTurn: (_session, prompt, opId) => {
+      if (!prompts.has(opId)) prompts.set(opId, prompt);
+      if (dies.once) {
+        dies.once = false;
+        return Promise.reject(new Error('killed'));
+      }
+      return Promise.resolve('turn-aaaaaaaaaaaaaaaa');
+    },
+  });
+  const open = async (tree: SmallTree): Promise<void> => {
+    base.sidecar.tree = tree;
+    await reviews.open(base.session(), undefined, {});
+  };
+  base.sidecar.tree = BEFORE;
+  await base.take();
+  await open(AFTER);
+  const add = (path: string, start: number, end: number, text: string, side?: 'base') =>
+    comments.add(
+      base.session(),
+      {
+        ...{ session: 's', path: `/workspace/${path}`, lines: { start, end }, text },
+        ...(side === undefined ? {} : { side }),
+      },
+      NEVER,
+    );
+  return { ...base, reviews, comments, prompts, dies, open, add, list: () => comments.list(base.session()) };
+}
+
+test('a comment follows its lines by their text; what has changed is outdated, and addressed once it was sent', async () => {
+  const at = await fixture();
+  const { id } = await at.add('a', 1, 2, 'why shout?');
+  await at.add('b', 0, 1, 'no line feed');
+  await at.add('a', 1, 2, 'this was better', 'base');
+  expect((await at.list()).map(({ path, side, quote, now }) => [path, side, quote, now])).toEqual([
+    ['/workspace/a', 'target', 'TWO\n', { lines: { start: 1, end: 2 } }],
+    ['/workspace/a', 'base', 'two\n', { lines: { start: 1, end: 2 } }],
+    ['/workspace/b', 'target', 'no end', { lines: { start: 0, end: 1 } }],
+  ]);
+  await at.open({ a: lines('zero', 'one', 'TWO', 'three'), b: lines('no end', 'more') });
+  expect((await at.list()).map(({ now }) => now?.lines?.start)).toEqual([2, 1, 0]);
+  await at.comments.send(at.session(), NEVER);
+  await at.open({ a: lines('one', 'Two') });
+  const [first, , gone] = await at.list();
+  expect(first).toMatchObject({ id, addressed: true, now: { lines: null }, quote: 'TWO\n' });
+  expect(gone).toMatchObject({ addressed: true, now: { lines: null } });
+  await at.reviews.end(at.session());
+  expect((await at.list()).map(({ now, addressed }) => [now, addressed])).toEqual(
+    Array.from({ length: 3 }, () => [null, false]),
+  );
+  expect([at.comments.remove(at.session(), id), at.comments.remove(at.session(), id)]).toEqual([true, false]);
+});
+
+test('comments are sent once, as one prompt, also by the next supervisor', async () => {
+  const at = await fixture();
+  await at.add('a', 1, 3, 'why shout?\n');
+  await at.add('a', 1, 2, 'this was better', 'base');
+  at.dies.once = true;
+  await expect(at.comments.send(at.session(), NEVER)).rejects.toThrow('killed');
+  await at.add('b', 0, 1, 'a later one');
+  expect(await at.comments.send(at.session(), NEVER)).toMatchObject({ sent: 2, left: 1 });
+  expect([...at.prompts.values()]).toEqual([
+    'I reviewed your changes and have 2 comments:\n\n' +
+      'a:2-3\n> TWO\n> three\nwhy shout?\n\na:2 (as it was before)\n> two\nthis was better\n',
+  ]);
+  expect(await at.comments.send(at.session(), NEVER)).toMatchObject({ sent: 1, left: 0 });
+  expect((await rejectedError(at.comments.send(at.session(), NEVER))).code).toBe('not_found');
+  expect((await at.list()).every(({ sent }) => sent?.turnId === 'turn-aaaaaaaaaaaaaaaa')).toBe(true);
+});
+
+test('lines that are not there, and too many of them, are refused', async () => {
+  const at = await fixture();
+  for (const [path, start, end] of [
+    ['a', 3, 9],
+    ['a', 2, 2],
+    ['gone', 0, 1],
+  ] as const)
+    expect((await rejectedError(at.add(path, start, end, 'x'))).code).toBe('not_found');
+  await at.open({ a: lines(...Array.from({ length: 300 }, (_, n) => String(n))) });
+  expect((await rejectedError(at.add('a', 0, 300, 'x'))).code).toBe('invalid_params');
+  expect(await at.list()).toEqual([]);
+});
+
+test('of equal lines the nearest ones are found, and a whole quote only', () => {
+  const text = Buffer.from(lines('x', 'y', 'a', 'x', 'y', 'b', 'x'));
+  expect(findQuote(text, Buffer.from('x\ny\n'), 4)).toBe(3);
+  expect(findQuote(text, Buffer.from('x\ny\n'), 0)).toBe(0);
+  expect(findQuote(text, Buffer.from('x'), 9)).toBe(6);
+  expect(findQuote(text, Buffer.from('y\nb\n'), 0)).toBe(4);
+  expect(findQuote(text, Buffer.from('b\nx\nmore'), 0)).toBeNull();
+  expect(findQuote(Buffer.alloc(0), Buffer.from('x'), 0)).toBeNull();
+});
