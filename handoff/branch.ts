@@ -120,7 +120,7 @@ export async function addWorktree(
     what: 'The files of the worktree could not be written',
   });
   if (attributes.length === 0) return;
-  const files = new WorkingFiles(worktree);
+  const files = new WorkingFiles(worktree, branch);
   for (const { path, from, to } of attributes) {
     if (from !== null) await unlink(files.at(path));
     if (to === null) continue;

@@ -32,7 +32,7 @@ export async function writeFolder(
   const temporary = join(parent, `.holdfast-${randomBytes(12).toString('hex')}`);
   await mkdir(temporary);
   try {
-    const files = new WorkingFiles(temporary);
+    const files = new WorkingFiles(temporary, basename(temporary));
     for (const { path, mode, content } of edits) {
       if (mode === null || content === null) continue;
       await files.makeParents(path);

@@ -233,7 +233,7 @@ class Handoff {
       });
     }
     await requireQuietIndex(git);
-    const files = new WorkingFiles(root);
+    const files = new WorkingFiles(root, this.#plan.begun.handoff);
     const seen = new Map<RawPath, Present | null>();
     const resolved = await this.#resolve({
       presentAt: async ({ path }: PlannedChange) => {

@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { constants, type Stats } from 'node:fs';
 import { lstat, mkdir, open, readlink, rename, rmdir, symlink, unlink } from 'node:fs/promises';
 import { HoldfastError } from '../protocol/errors.ts';
@@ -14,9 +14,12 @@ const MAX_BYTES = 2 ** 30;
 export class WorkingFiles {
   readonly #top: Buffer;
 
-  /** `top`: absolute. */
-  constructor(top: string) {
+  readonly #handoff: string;
+
+  /** `top`: absolute. `handoff`: what it is for; files that are being written are called after it. */
+  constructor(top: string, handoff: string) {
     this.#top = Buffer.from(top);
+    this.#handoff = handoff;
   }
 
   at(path: RawPath): Buffer {
@@ -64,10 +67,7 @@ export class WorkingFiles {
       if (expected !== null) await unlink(target);
       return;
     }
-    const temporary = Buffer.concat([
-      target.subarray(0, target.lastIndexOf(0x2f) + 1),
-      Buffer.from(`.holdfast-${randomBytes(12).toString('hex')}`),
-    ]);
+    const temporary = this.#beside(path);
     await writeNew(temporary, next.mode, next.bytes);
     try {
       await this.#require(path, expected);
@@ -76,6 +76,23 @@ export class WorkingFiles {
       await unlink(temporary);
       throw error;
     }
+  }
+
+  /** Removes what an attempt to write this path left when it was killed. */
+  async removeUnfinished(path: RawPath): Promise<void> {
+    const temporary = this.#beside(path);
+    const isThere = (await this.#hasPlainParents(path)) && (await lstatOrNull(temporary)) !== null;
+    if (isThere) await unlink(temporary);
+  }
+
+  /** Where a path is written before it gets its name: found again by whoever knows the handoff. */
+  #beside(path: RawPath): Buffer {
+    const target = this.at(path);
+    const name = createHash('sha256').update(`${this.#handoff}\0`).update(toBytes(path)).digest('hex');
+    return Buffer.concat([
+      target.subarray(0, target.lastIndexOf(0x2f) + 1),
+      Buffer.from(`.holdfast-${name.slice(0, 24)}`),
+    ]);
   }
 
   /** Makes the folders above a path and returns those that did not exist, the outermost first. */

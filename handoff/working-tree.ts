@@ -30,7 +30,7 @@ export async function applyToTree(
   edits: readonly TreeEdit[],
   contents: Contents,
 ): Promise<TreeJournal> {
-  const files = new WorkingFiles(start.root);
+  const files = new WorkingFiles(start.root, start.handoff);
   const planned: { path: RawPath; before: StoredFile | null; after: StoredFile | null }[] = [];
   const folders = new Set<RawPath>();
   for (const { edit, before } of edits) {
@@ -114,10 +114,11 @@ export async function revertTree(
   git: Git,
   journal: TreeJournal,
 ): Promise<{ readonly kept: RawPath[]; readonly reverted: number }> {
-  const files = new WorkingFiles(journal.root);
+  const files = new WorkingFiles(journal.root, journal.handoff);
   const kept: RawPath[] = [];
   const due: TreeJournal['files'] = [];
   for (const file of journal.files) {
+    await files.removeUnfinished(file.path).catch(ignoreConflict);
     const found = await files.stateOf(file.path).catch((error: unknown) => {
       if (error instanceof HoldfastError) return 'changed' as const;
       throw error;
@@ -168,6 +169,11 @@ async function readBlobs(git: Git, ids: readonly string[]): Promise<Map<string, 
     at = end + 2 + size;
   }
   return blobs;
+}
+
+/** A path that cannot be looked at now is one that somebody changed: the next line finds that out. */
+function ignoreConflict(error: unknown): void {
+  if (!(error instanceof HoldfastError)) throw error;
 }
 
 function isEqual(one: StoredFile | null, other: StoredFile | null): boolean {
