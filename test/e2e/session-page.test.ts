@@ -86,6 +86,19 @@ test('the page survives the death of its supervisor, and may be opened before th
     await page.locator('.output.stdout', { hasText: 'after the death' }).waitFor();
     await page.getByRole('tab', { name: 'Snapshots' }).click();
     await page.getByRole('listitem').filter({ hasText: 'Snapshot before turn' }).first().waitFor();
+    await page.getByRole('tab', { name: 'Manifest' }).click();
+    await page.getByText('Signed with the key of this home').waitFor();
+    await page.getByText('3 (3 succeeded)').waitFor();
+    await person.screenshot('session-page-manifest-dark');
+    await page.getByRole('tab', { name: 'Conversation' }).click();
+    const box = page.getByRole('textbox', { name: 'Prompt for the agent' });
+    await box.fill('');
+    await box.pressSequentially('cat @ma');
+    await page.getByRole('option', { name: 'made' }).waitFor();
+    await person.screenshot('session-page-mention-dark');
+    await box.press('Tab');
+    await expect.poll(() => box.inputValue(), SEEN).toBe('cat @made ');
+    await box.fill('');
   }));
 
 test('a permission is answered on the page, and the agent goes on', () =>

@@ -1,0 +1,98 @@
+import { performance } from 'node:perf_hooks';
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import type { ConversationItem } from '../../../protocol/conversation.ts';
+import { SOAK, printInSoak } from '../../setup/run-length.ts';
+import { editorPaths } from '../harness/editor-paths.ts';
+import { TURN, message, page, prompt, running, state } from './conversations.ts';
+import { PageHarness } from './page-harness.ts';
+
+const SECONDS = 4;
+const EVENTS_PER_SECOND = 500;
+/** The extension sends a batch when the page has drawn the one before. */
+const BATCHES_PER_SECOND = 20;
+
+const MeasuredSchema = z.tuple([z.number(), z.array(z.number()), z.number()]);
+
+const items = (from: number, to: number): ConversationItem[] =>
+  Array.from({ length: to - from }, (_, n) =>
+    message(from + n + 1, `Message **${from + n + 1}**\n\n- a\n- b`),
+  );
+
+/** How long the page takes from the conversation to the frame that shows it, ms; the best of some. */
+async function paintMs(total: number): Promise<number> {
+  const times: number[] = [];
+  for (let run = 0; run < 3; run += 1) {
+    const harness = await PageHarness.open({ chromium: editorPaths().chromium });
+    try {
+      await harness.send('state', state());
+      await harness.drawn();
+      const begun = performance.now();
+      const before = total > 100 ? `${total - 99}.${total - 99}` : null;
+      await harness.send('begin', page(items(Math.max(0, total - 100), total), { before, total }));
+      await harness.page.locator('[data-key]').last().waitFor();
+      await harness.drawn();
+      times.push(performance.now() - begun);
+      expect(await harness.page.locator('[data-key]').count()).toBe(Math.min(total, 100));
+    } finally {
+      await harness.close();
+    }
+  }
+  return Math.min(...times);
+}
+
+// Times depend on what else the machine does: they are printed, not judged. What they depend on here is.
+test.runIf(SOAK)('of a long conversation as much is painted as of a short one', async () => {
+  const [one, thousand, most] = [await paintMs(1), await paintMs(1000), await paintMs(100_000)];
+  printInSoak(
+    `first paint: 1 event ${one.toFixed(0)} ms, 1,000 ${thousand.toFixed(0)} ms, 100,000 ${most.toFixed(0)} ms`,
+  );
+});
+
+test.runIf(SOAK)(
+  'while 500 events a second arrive the document stays bounded, and what is typed is there',
+  async () => {
+    const harness = await PageHarness.open({ chromium: editorPaths().chromium });
+    try {
+      await harness.send('state', running());
+      await harness.send('begin', page([prompt(1, 'Tell a long story.')]));
+      await harness.page.evaluate(`
+      globalThis.frames = 0;
+      const count = () => { globalThis.frames += 1; requestAnimationFrame(count); };
+      requestAnimationFrame(count);
+      globalThis.inputs = [];
+      document.querySelector('textarea').addEventListener('input', ({ timeStamp }) =>
+        requestAnimationFrame(() => globalThis.inputs.push(performance.now() - timeStamp)));
+    `);
+      const box = harness.page.getByRole('textbox');
+      await box.focus();
+      const begun = performance.now();
+      const perBatch = EVENTS_PER_SECOND / BATCHES_PER_SECOND;
+      for (let batch = 1; batch <= SECONDS * BATCHES_PER_SECOND; batch += 1) {
+        const first = 10 + batch * perBatch;
+        const changed = Array.from({ length: perBatch }, (_, n) =>
+          message(first + n, `Event ${first + n} of ${TURN}`),
+        );
+        await harness.send('changed', { batch, items: changed, chunks: [] });
+        if (batch % 5 === 0) await harness.page.keyboard.type('x');
+        const next = begun + (batch * 1000) / BATCHES_PER_SECOND - performance.now();
+        if (next > 0) await harness.page.waitForTimeout(next);
+      }
+      const seconds = (performance.now() - begun) / 1000;
+      const measured: unknown = await harness.page.evaluate(
+        `[globalThis.frames, globalThis.inputs, document.querySelectorAll('[data-key]').length]`,
+      );
+      const [frames, inputs, rows] = MeasuredSchema.parse(measured);
+      const events = SECONDS * EVENTS_PER_SECOND;
+      const worst = Math.max(...inputs);
+      printInSoak(
+        `${(events / seconds).toFixed(0)} events/s: ${(frames / seconds).toFixed(0)} frames/s, ` +
+          `input shown after ${worst.toFixed(0)} ms at most, ${rows} rows`,
+      );
+      expect(rows).toBeLessThanOrEqual(1500);
+      expect(await box.inputValue()).toBe('x'.repeat((SECONDS * BATCHES_PER_SECOND) / 5));
+    } finally {
+      await harness.close();
+    }
+  },
+);
