@@ -75,6 +75,8 @@ test('what can be done with a session fits its state', () =>
       'Open Session Page',
       'Open Workspace',
       'Show History',
+      'Review Changes',
+      'Hand Off…',
       'Workspace',
       'Snapshots',
       'Allow Host…',
