@@ -152,6 +152,7 @@ const LATE = [
  */
 async function extensionBundles() {
   const inProtocol = join(ROOT, 'protocol') + sep;
+  const inHosts = join(ROOT, 'hosts') + sep;
   const inProject = join(ROOT, 'project') + sep;
   const inHandoff = join(ROOT, 'handoff') + sep;
   const { plugin, entry } = lateModules({
@@ -161,6 +162,7 @@ async function extensionBundles() {
       (path.startsWith(inProtocol) && path !== join(inProtocol, 'home.ts')) ||
       path.startsWith(inProject) ||
       path.startsWith(inHandoff) ||
+      path.startsWith(inHosts) ||
       LATE.some((late) => path === join(ROOT, 'extension', late)) ||
       path.startsWith(join(ROOT, 'node_modules/zod') + sep),
     file: 'extension-protocol.cjs',

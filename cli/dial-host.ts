@@ -33,12 +33,13 @@ export function hostOptions(context: Context, host: string): ConnectHostOptions 
 /** Connects to the supervisor of a host, and starts it there if need be. */
 export async function dialHost(context: Context, host: string, start: StartMode): Promise<SupervisorPeer> {
   const reach = new HostReach(hostOptions(context, host), start);
-  const { peer } = await connectSupervisor({
+  const { peer, hello } = await connectSupervisor({
     home: undefined,
     reach,
     program: clientInfo(),
     start,
     signal: context.interrupted,
   });
+  new HostList(context.home).setHomeId(host, hello.homeId);
   return peer;
 }

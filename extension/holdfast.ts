@@ -23,6 +23,8 @@ import { LinkTabs } from './files/link-tabs.ts';
 import { WorkspaceFiles } from './files/workspace-files.ts';
 import { SessionFiles } from './files/session-files.ts';
 import { WindowGuard } from './files/window-guard.ts';
+import { askPerson } from './hosts/ask-person.ts';
+import { HostCommands } from './hosts/commands.ts';
 import { buildImages } from './images/build-images.ts';
 import { Notifications } from './commands/notifications.ts';
 import { HandoffCommands } from './handoff/handoff-commands.ts';
@@ -69,7 +71,7 @@ export class Holdfast implements Disposable {
         node: workspace.getConfiguration('holdfast').get('node', ''),
         environment: process.env,
       });
-    const connection = own.add(new Connection({ home, client: clientInfo(), program, log }));
+    const connection = own.add(new Connection({ home, client: clientInfo(), program, log, ask: askPerson }));
     const bases = own.add(new DocumentBases(context.workspaceState));
     const times = new ChangeTimes();
     const sessionSettings = own.add(new SessionSettings(connection));
@@ -98,7 +100,7 @@ export class Holdfast implements Disposable {
       }),
     );
     own.add(window.registerFileDecorationProvider(new ConfigurationDecorations()));
-    own.add(new LinkTabs(connection));
+    own.add(new LinkTabs(connection.local));
     own.add(trackSessionWindow());
     const host = own.add(new Host(connection));
     const sessions = own.add(new SessionList(connection, host));
@@ -144,6 +146,7 @@ export class Holdfast implements Disposable {
         ...new PolicyCommands(connection, sessions).handlers,
         ...conflicts.handlers,
         ...new TransferCommands(connection, sessions).handlers,
+        ...new HostCommands({ connection, program, extensionPath: context.extensionPath }).handlers,
         'holdfast.buildImages': () =>
           buildImages({ extensionPath: context.extensionPath, home, program, log }),
         'holdfast.connect': () => {

@@ -1,3 +1,4 @@
+import { dirname, join } from 'node:path';
 import type { Command } from 'commander';
 import { HostList } from '../../hosts/base/host-list.ts';
 import type { Host } from '../../hosts/base/host-list.ts';
@@ -60,12 +61,15 @@ async function prepareOrForget(context: Context, list: HostList, host: Host, isN
 async function prepareHost(context: Context, name: string) {
   const { surveyHost } = await import('../../hosts/connector/connect-host.ts');
   const { hostOptions } = await import('../dial-host.ts');
-  const { ensureHostImages } = await import('../host-images.ts');
+  const { ensureHostImages } = await import('../../hosts/connector/host-images.ts');
   context.progress.begin(`Connecting to ${name}`);
   try {
     const survey = await surveyHost(hostOptions(context, name), context.interrupted);
     requireDocker(name, survey['docker'], survey['user']);
-    return await ensureHostImages(context, name);
+    return await ensureHostImages({
+      ...hostOptions(context, name),
+      imageTool: [process.execPath, join(dirname(import.meta.filename), 'setup/images.cjs')],
+    });
   } finally {
     context.progress.end();
   }

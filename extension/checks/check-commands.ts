@@ -19,7 +19,7 @@ import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { locate, workspaceUri } from '../files/location.ts';
-import type { LocalHome } from '../files/location.ts';
+import type { Homes } from '../files/location.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { sessionTitle } from '../sessions/listing.ts';
@@ -80,7 +80,7 @@ export class CheckCommands implements Disposable {
       title: 'Run Checks',
     });
     if (session === undefined) return undefined;
-    const { profiles } = await this.#connection.call('profile/list', {});
+    const { profiles } = await this.#connection.of(session.id).call('profile/list', {});
     const all = Object.entries(profiles.find((profile) => profile.name === session.profile)?.checks ?? {});
     const checks = typeof name === 'string' ? all.filter(([one]) => one === name) : all;
     if (checks.length === 0) {
@@ -194,7 +194,7 @@ function diagnosticOf({ line, column, severity, message }: Problem, check: strin
 }
 
 /** The file of the workspace that a tool's path means; null where there is none. */
-async function findFile(home: LocalHome, session: string, path: string): Promise<Uri | null> {
+async function findFile(home: Pick<Homes, 'of'>, session: string, path: string): Promise<Uri | null> {
   for (const candidate of workspaceCandidates(path)) {
     const uri = workspaceUri(home, session, candidate);
     const exists = await Promise.resolve(workspace.fs.stat(uri)).then(

@@ -18,7 +18,7 @@ export interface CommandRun {
  * (the command has ended too), `sandbox_lost`, and those of `exec/start`.
  */
 export async function runCommand(connection: Connection, run: CommandRun): Promise<number> {
-  const peer = await connection.ready();
+  const peer = await connection.of(run.session).ready();
   const exited = Promise.withResolvers<number | null>();
   const decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
   const early: { readonly id: string; readonly action: () => void }[] = [];

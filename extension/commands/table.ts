@@ -107,6 +107,9 @@ export const COMMANDS = {
   'holdfast.clearFilter': ALWAYS,
   'holdfast.buildImages': ALWAYS,
   'holdfast.connect': ALWAYS,
+  'holdfast.connectHost': ALWAYS,
+  'holdfast.disconnectHost': ALWAYS,
+  'holdfast.updateHost': ALWAYS,
   'holdfast.checkEngine': ALWAYS,
   'holdfast.showLog': ALWAYS,
 } as const satisfies Record<string, AvailabilityByState>;

@@ -1,249 +1,224 @@
-import { readFileSync } from 'node:fs';
-import { setImmediate as immediately } from 'node:timers/promises';
-import { EventEmitter } from 'vscode';
-import type { Disposable, Event, LogOutputChannel } from 'vscode';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { EventEmitter, workspace } from 'vscode';
+import type { Disposable, Event, LogOutputChannel, Uri } from 'vscode';
+import { HostList } from '../../hosts/base/host-list.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { homePaths } from '../../protocol/home.ts';
-import type { EngineStatus } from '../../protocol/entities.ts';
 import type { ClientInfo, MethodName, Params, Result } from '../../protocol/methods.ts';
-import { compareBuilds } from '../../protocol/client/builds.ts';
-import { connectSupervisor } from '../../protocol/client/connect.ts';
 import type { SupervisorPeer } from '../../protocol/client/connect.ts';
-import { ReconnectingClient, isConnectionError } from '../../protocol/client/reconnecting-client.ts';
-import type { ClientState } from '../../protocol/client/reconnecting-client.ts';
-import type { CallResult, CallOptions } from '../../protocol/wire/shapes.ts';
-import type { SupervisorProgram } from './supervisor-program.ts';
-import { connectedState } from './state.ts';
+import type { CallOptions, CallResult } from '../../protocol/wire/shapes.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
+import { HostConnection } from './host-connection.ts';
+import { LOCAL } from './host-name.ts';
+import { LocalSupervisor } from './local-supervisor.ts';
+import { RemoteSupervisor } from './remote-supervisor.ts';
+import type { AskPerson } from './remote-supervisor.ts';
+import { SessionOwners } from './session-owners.ts';
 import type { ConnectionState } from './state.ts';
+import type { SupervisorProgram } from './supervisor-program.ts';
 
-const READY_MS = 20_000;
-/** As `HomeIdSchema`, which is in the second bundle. */
-const HOME_ID = /^[a-z2-7]{26}$/;
+/** The schemes of files, whose authority ends with the id of a home. */
+const FILE_SCHEMES: readonly string[] = ['holdfast', 'holdfast-snapshot'];
 
 export interface ConnectionOptions {
   readonly home: string;
   readonly client: ClientInfo;
   readonly program: () => Promise<SupervisorProgram>;
   readonly log: LogOutputChannel;
+  readonly ask: AskPerson;
 }
 
 /**
- * The window's connection to the supervisor: made at first use, which may start a supervisor, and re-established when
- * it breaks.
+ * The window's connections: to this machine, and to the hosts that it uses. A call about a session goes to the host that
+ * has the session; any other goes to the window's host, which is the one of its folder, else this machine.
  */
 export class Connection implements Disposable {
   readonly #options: ConnectionOptions;
-  readonly #changed = new EventEmitter<ConnectionState>();
-  readonly #connected = new EventEmitter<SupervisorPeer>();
-  readonly #disposed = new AbortController();
-  #state: ConnectionState = { kind: 'unused' };
-  #homeId: string | undefined;
-  #client: Promise<ReconnectingClient> | undefined;
-  /** What the supervisor of the newest connection said of its engine. */
-  #engine: EngineStatus | undefined;
+  readonly #owned = new DisposableStore();
+  readonly #changed = this.#owned.add(new EventEmitter<ConnectionState>());
+  readonly #connected = this.#owned.add(new EventEmitter<SupervisorPeer>());
+  readonly #hostsChanged = this.#owned.add(new EventEmitter<undefined>());
+  readonly #hosts = new Map<string, HostConnection>();
+  readonly #remote = new Map<string, RemoteSupervisor>();
+  readonly #owners = new SessionOwners(LOCAL);
+  /** This machine's. */
+  readonly local: HostConnection;
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
+    this.local = this.#add(LOCAL, new LocalSupervisor(options));
   }
 
+  /** Fires with the state of the window's host when the state of any host has changed. */
   readonly onDidChange: Event<ConnectionState> = this.#changed.event;
-  /** Fires after every connect and reconnect. Subscriptions must be made again then. */
+  /** Fires after every connect and reconnect of any host. Subscriptions must be made again then. */
   readonly onDidConnect: Event<SupervisorPeer> = this.#connected.event;
+  /** Fires when the window knows another set of hosts. */
+  readonly onDidChangeHosts: Event<undefined> = this.#hostsChanged.event;
+
+  /** This machine, then the hosts of its list, by name. */
+  get hosts(): readonly HostConnection[] {
+    this.#readList();
+    const [local, ...others] = [...this.#hosts.values()];
+    return [local ?? this.local, ...others.sort((a, b) => (a.name < b.name ? -1 : 1))];
+  }
+
+  /** Errors: `not_found`. */
+  host(name: string): HostConnection {
+    this.#readList();
+    const found = this.#hosts.get(name);
+    if (found === undefined) throw new HoldfastError('not_found', `There is no host ${JSON.stringify(name)}`);
+    return found;
+  }
+
+  /** How another machine's supervisor is reached. Undefined for this machine. */
+  remote(name: string): RemoteSupervisor | undefined {
+    return this.#remote.get(name);
+  }
+
+  /** The host that has a session. One that no host has reported belongs to the window's host. */
+  of(session: string): HostConnection {
+    const name = this.#owners.ownerOf(session);
+    return (name === undefined ? undefined : this.#hosts.get(name)) ?? this.#own;
+  }
+
+  /** The host that has a file. Undefined where its link names a home that no host has, or not that of its session. */
+  at({ scheme, authority }: Uri): HostConnection | undefined {
+    if (!FILE_SCHEMES.includes(scheme)) return undefined;
+    const [id = '', home] = authority.split('.', 2);
+    if (home === undefined || home === this.local.homeId) return this.local;
+    const has = (host: HostConnection): boolean => host.homeId === home;
+    // The list is on the disk: only for a home that is not known.
+    const found = [...this.#hosts.values()].find(has) ?? this.hosts.find(has);
+    const isOwner = found === undefined || scheme !== 'holdfast' || this.#owners.claim(found.name, id);
+    return isOwner ? found : undefined;
+  }
+
+  /** The host reported these sessions; returns those that no other host had reported before. */
+  claim<S extends { readonly id: string }>(host: HostConnection, sessions: readonly S[]): readonly S[] {
+    return sessions.filter(({ id }) => this.#owners.claim(host.name, id));
+  }
+
+  /** Ends the connections to hosts that are no longer in the list. */
+  forgetRemoved(): void {
+    this.#readList();
+  }
+
+  /** The hosts as the list was last read. */
+  get known(): readonly HostConnection[] {
+    return [...this.#hosts.values()];
+  }
+
+  /** The connections that there are now. */
+  get connected(): readonly { readonly peer: SupervisorPeer }[] {
+    return this.known.flatMap(({ peer }) => (peer === undefined ? [] : [{ peer }]));
+  }
 
   get state(): ConnectionState {
-    return this.#state;
+    return this.#own.state;
   }
 
-  /**
-   * The id of the home, which links name. It is known before there is a connection, because the home is on this machine.
-   * Undefined: nothing has created the home yet.
-   */
   get homeId(): string | undefined {
-    this.#homeId ??= readHomeId(this.#options.home);
-    return this.#homeId;
+    return this.#own.homeId;
   }
 
-  /** The current peer, if there is a connection. */
   get peer(): SupervisorPeer | undefined {
-    return this.#state.kind === 'connected' || this.#state.kind === 'engineDown'
-      ? this.#state.peer
-      : undefined;
+    return this.#own.peer;
   }
 
-  /** Starts to connect, if that has not happened yet. */
-  ensureConnecting(): void {
-    void this.#load();
-  }
-
-  /** For a person's command: tries again now, and may start a supervisor whatever failed before. */
-  retry(): void {
-    if (this.#state.kind === 'noSupervisor') this.#set({ kind: 'connecting' });
-    void this.#load().then((client) => client.retry());
-  }
-
-  /** Resolves with the peer as soon as there is a connection. Errors: the reason why there is none; `timeout`. */
-  async ready(): Promise<SupervisorPeer> {
-    return this.peer ?? (await this.#load()).peer();
-  }
-
-  /** The home of the supervisor on this machine. */
+  /** The home of this machine. */
   get home(): string {
     return this.#options.home;
   }
 
-  async call<M extends MethodName>(
-    method: M,
-    params: Params<M>,
-    options: CallOptions = {},
-  ): Promise<Result<M>> {
-    return (await this.callWithBytes(method, params, options)).result;
+  /** Starts to connect to the window's host, if that has not happened yet. */
+  ensureConnecting(): void {
+    this.#own.ensureConnecting();
   }
 
-  async callWithBytes<M extends MethodName>(
+  /** For a person's command: tries again now, and may start a supervisor whatever failed before. */
+  retry(): void {
+    this.#own.retry();
+  }
+
+  /** Resolves with the peer as soon as there is a connection. Errors: the reason why there is none; `timeout`. */
+  ready(): Promise<SupervisorPeer> {
+    return this.#own.ready();
+  }
+
+  checkEngine(): Promise<void> {
+    return this.#own.checkEngine();
+  }
+
+  call<M extends MethodName>(method: M, params: Params<M>, options: CallOptions = {}): Promise<Result<M>> {
+    return this.#route(params).call(method, params, options);
+  }
+
+  callWithBytes<M extends MethodName>(
     method: M,
     params: Params<M>,
     options: CallOptions = {},
   ): Promise<CallResult<Result<M>>> {
-    const client = await this.#load();
-    try {
-      return await client.callWithBytes(method, params, options);
-    } catch (error) {
-      if (isEngineError(error)) void this.checkEngine();
-      throw error;
-    }
-  }
-
-  /** Asks the supervisor for the state of its engine, which it also reports by itself. */
-  async checkEngine(): Promise<void> {
-    const { peer } = this;
-    if (peer === undefined) return;
-    try {
-      const { engine } = await peer.call('supervisor/status', {}, { timeoutMs: READY_MS });
-      this.reportEngine(peer, engine);
-    } catch (error) {
-      // The client handles a broken connection.
-      if (!isConnectionError(error)) this.#options.log.warn(`status: ${HoldfastError.from(error).sentence}`);
-    }
-  }
-
-  /** The supervisor at the other end of `peer` reported the state of its engine. */
-  reportEngine(peer: SupervisorPeer, engine: EngineStatus): void {
-    if (this.peer !== peer || this.#state.kind === connectedState(peer, engine).kind) return;
-    this.#options.log.info(
-      engine.reachable ? 'The engine answers again' : `The engine does not answer: ${engine.why ?? ''}`,
-    );
-    this.#set(connectedState(peer, engine));
+    return this.#route(params).callWithBytes(method, params, options);
   }
 
   dispose(): void {
-    this.#disposed.abort();
-    void this.#client?.then((client) => client.close());
-    this.#changed.dispose();
-    this.#connected.dispose();
+    this.#owned.dispose();
   }
 
-  #load(): Promise<ReconnectingClient> {
-    if (this.#client === undefined) {
-      // First, because whoever hears of the new state may call.
-      this.#client = this.#createClient();
-      this.#set({ kind: 'connecting' });
+  #route(params: object): HostConnection {
+    return 'session' in params && typeof params.session === 'string' ? this.of(params.session) : this.#own;
+  }
+
+  /** The host of the first folder of the window that is ours. */
+  get #own(): HostConnection {
+    for (const { uri } of workspace.workspaceFolders ?? []) {
+      const host = this.at(uri);
+      if (host !== undefined) return host;
     }
-    return this.#client;
+    return this.local;
   }
 
-  async #createClient(): Promise<ReconnectingClient> {
-    // The client is in the second bundle. The caller, most often the activation of the extension, returns before that is loaded.
-    await immediately();
-    const client = new ReconnectingClient({
-      connect: (start) => this.#connect(start),
-      onState: (state) => this.#follow(state),
-      onLost: ({ isIntended }) => {
-        const { log } = this.#options;
-        log.info(isIntended ? 'The supervisor was stopped' : 'The connection to the supervisor broke');
-      },
-    });
-    if (this.#disposed.signal.aborted) client.close();
-    else client.keepConnected();
-    return client;
-  }
-
-  #follow(state: ClientState): void {
-    switch (state.kind) {
-      case 'unconnected':
-      case 'connecting':
-        if (this.#state.kind !== 'connecting') this.#set({ kind: 'connecting' });
-        break;
-      case 'connected':
-        if (this.#engine === undefined) break;
-        this.#set(connectedState(state.peer, this.#engine));
-        this.#connected.fire(state.peer);
-        break;
-      case 'away':
-        // Logged once, not at every attempt.
-        if (this.#state.kind !== 'noSupervisor')
-          this.#options.log.error(`${state.error.code}: ${state.error.sentence}`);
-        this.#set({ kind: 'noSupervisor', error: state.error });
+  /** The list is read anew each time: the command line changes it as well. */
+  #readList(): void {
+    // First, because the reader is in the second bundle, and most machines have no list.
+    if (!existsSync(join(this.#options.home, 'hosts.json')) && this.#hosts.size === 1) return;
+    const names = new Set(this.#listed());
+    let isChanged = false;
+    for (const [name, host] of this.#hosts) {
+      if (name === LOCAL || names.has(name)) continue;
+      host.dispose();
+      this.#hosts.delete(name);
+      this.#remote.delete(name);
+      isChanged = true;
     }
+    for (const name of names) {
+      if (this.#hosts.has(name)) continue;
+      const { home, client, program, ask } = this.#options;
+      const isTaken = (homeId: string): boolean =>
+        [...this.#hosts.values()].some((other) => other.name !== name && other.homeId === homeId);
+      const supervisor = new RemoteSupervisor({ home, host: name, client, program, ask, isTaken });
+      this.#remote.set(name, supervisor);
+      this.#add(name, supervisor);
+      isChanged = true;
+    }
+    if (isChanged) queueMicrotask(() => this.#hostsChanged.fire(undefined));
   }
 
-  async #connect(start: 'auto' | 'never'): Promise<SupervisorPeer> {
-    const { home, client, log } = this.#options;
-    const { signal } = this.#disposed;
-    const startedAt = Date.now();
-    // Tries to connect first, because finding a Node that could start a supervisor takes longer.
-    const found = await connectSupervisor({ home, program: client, start: 'never', signal }).catch(
-      (error: unknown) => {
-        if (start === 'auto' && needsStart(error)) return undefined;
-        throw error;
-      },
-    );
-    const tooOld =
-      found !== undefined && start === 'auto' && compareBuilds(found.hello.supervisor, client) < 0;
-    if (tooOld) found.close();
-    const { peer, hello } = found === undefined || tooOld ? await this.#start(signal) : found;
-    log.info(
-      `Connected to supervisor ${hello.supervisor.version} (build ${hello.supervisor.build}, ` +
-        `pid ${hello.supervisor.pid}) of ${hello.home} in ${Date.now() - startedAt} ms`,
-    );
-    this.#homeId = hello.homeId;
+  #listed(): readonly string[] {
     try {
-      const { engine } = await peer.call('supervisor/status', {}, { timeoutMs: READY_MS, signal });
-      this.#engine = engine;
-      return peer;
+      return new HostList(this.#options.home).all().map(({ name }) => name);
     } catch (error) {
-      peer.close();
-      throw error;
+      this.#options.log.warn(HoldfastError.from(error).sentence);
+      return [];
     }
   }
 
-  async #start(signal: AbortSignal): ReturnType<typeof connectSupervisor> {
-    const { home, client, log } = this.#options;
-    const { command, environment, node } = await this.#options.program();
-    log.info(`Starting a supervisor with ${node}: ${command.join(' ')}`);
-    return connectSupervisor({ home, program: client, start: 'auto', command, environment, signal });
+  #add(name: string, supervisor: LocalSupervisor | RemoteSupervisor): HostConnection {
+    const host = this.#owned.add(new HostConnection({ name, supervisor, log: this.#options.log }));
+    host.onDidChange(() => this.#changed.fire(this.state));
+    host.onDidConnect((peer) => this.#connected.fire(peer));
+    this.#hosts.set(name, host);
+    return host;
   }
-
-  #set(state: ConnectionState): void {
-    if (this.#disposed.signal.aborted) return;
-    this.#state = state;
-    this.#changed.fire(state);
-  }
-}
-
-/** Undefined where the home or its id cannot be read: the supervisor then says why, or creates it. */
-function readHomeId(home: string): string | undefined {
-  try {
-    return HOME_ID.exec(readFileSync(homePaths(home).id, 'utf8').trim())?.[0];
-  } catch {
-    return undefined;
-  }
-}
-
-/** Whether starting a supervisor would help: none runs, or the running one is older than this client. */
-function needsStart(error: unknown): boolean {
-  return error instanceof HoldfastError && ['not_found', 'version_mismatch'].includes(error.code);
-}
-
-function isEngineError(error: unknown): boolean {
-  return error instanceof HoldfastError && ['engine_unavailable', 'engine_error'].includes(error.code);
 }

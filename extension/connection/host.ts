@@ -1,38 +1,42 @@
 import { EventEmitter } from 'vscode';
 import type { Disposable } from 'vscode';
-import { HoldfastError } from '../../protocol/errors.ts';
 import type { Session } from '../../protocol/entities.ts';
-import { HostState } from '../../protocol/client/host-state.ts';
-import type { SupervisorPeer } from '../../protocol/client/connect.ts';
-import type { HostChange } from '../../protocol/host.ts';
-import type { NotificationParams } from '../../protocol/methods.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import type { Connection } from './connection.ts';
+import type { HostConnection } from './host-connection.ts';
+import { HostFeed } from './host-feed.ts';
+import type { Occurrence } from './host-feed.ts';
 
-export type Occurrence = Extract<HostChange, { kind: 'turn' | 'permission' | 'denial' }>;
+export type { Occurrence } from './host-feed.ts';
 
-/**
- * What happens on the host of this window, from its feed: nothing is polled. It subscribes with each connection and
- * continues where it was.
- */
+/** How long a command waits for the news of hosts that it may not be about. */
+const OTHERS_MS = 1_000;
+
+/** What happens on the hosts of this window, from their feeds. */
 export class Host implements Disposable {
   readonly #connection: Connection;
   readonly #owned = new DisposableStore();
   readonly #changed = this.#owned.add(new EventEmitter<readonly Session[]>());
   readonly #occurred = this.#owned.add(new EventEmitter<Occurrence>());
-  /** Created with the first connection, because its class is in the second bundle. */
-  #state: HostState | undefined;
-  readonly #waiting = new Set<{ readonly seq: number; readonly resolve: () => void }>();
+  readonly #feeds = new Map<HostConnection, HostFeed>();
 
   constructor(connection: Connection) {
     this.#connection = connection;
+    this.#follow(connection.local);
     this.#owned.add(
-      connection.onDidConnect((peer) => {
-        this.#state ??= new HostState();
-        peer.onNotification('host/changed', (part) => this.#receive(peer, part));
-        void this.sync().catch(() => undefined);
+      connection.onDidChangeHosts(() => {
+        for (const host of connection.hosts) this.#follow(host);
+        for (const [host, feed] of this.#feeds) {
+          if (connection.hosts.includes(host)) continue;
+          feed.dispose();
+          this.#feeds.delete(host);
+        }
+        this.#changed.fire(this.sessions ?? []);
       }),
     );
+    this.#owned.onDispose(() => {
+      for (const feed of this.#feeds.values()) feed.dispose();
+    });
   }
 
   /** Fires with all sessions when any has changed. */
@@ -40,31 +44,30 @@ export class Host implements Disposable {
   /** Fires for what happens while the window is connected: turns, permissions, denied connections. */
   readonly onDidOccur = this.#occurred.event;
 
-  /** As last reported; undefined before the first report. */
+  /** As last reported, of this machine first; undefined before the first report. */
   get sessions(): readonly Session[] | undefined {
-    return this.#state?.sessions;
+    const reported = [...this.#feeds].filter(([, feed]) => feed.sessions !== undefined);
+    if (reported.length === 0) return undefined;
+    return reported.flatMap(([host, feed]) => [...this.#connection.claim(host, feed.sessions ?? [])]);
   }
 
-  /** Resolves when everything that has happened up to now is known here. Errors: why there is no connection. */
+  /**
+   * Resolves when everything that has happened up to now on the window's host is known here, and on the others that
+   * answer soon. Errors: why there is no connection to the window's host.
+   */
   async sync(): Promise<void> {
     const peer = await this.#connection.ready();
-    const position = this.#state?.position;
-    const { epoch, seq } = await peer.call(
-      'host/subscribe',
-      position === undefined ? {} : { after: position },
-    );
-    const now = this.#state?.position;
-    if (now?.epoch === epoch && now.seq >= seq) return;
-    const { promise, resolve } = Promise.withResolvers<undefined>();
-    const waiting = { seq, resolve: () => resolve(undefined) };
-    this.#waiting.add(waiting);
-    const lost = peer.closed.then((error) => {
-      throw error ?? new HoldfastError('connection_closed', 'The connection was closed');
-    });
+    const own = [...this.#feeds].find(([host]) => host.peer === peer)?.[1];
+    const others = [...this.#feeds].filter(([host, feed]) => feed !== own && host.peer !== undefined);
+    const late = Promise.withResolvers<undefined>();
+    const timer = setTimeout(() => late.resolve(undefined), OTHERS_MS);
     try {
-      await Promise.race([promise, lost]);
+      await Promise.all([
+        own?.sync(),
+        ...others.map(([, feed]) => Promise.race([feed.sync().catch(() => undefined), late.promise])),
+      ]);
     } finally {
-      this.#waiting.delete(waiting);
+      clearTimeout(timer);
     }
   }
 
@@ -72,19 +75,11 @@ export class Host implements Disposable {
     this.#owned.dispose();
   }
 
-  #receive(peer: SupervisorPeer, part: NotificationParams<'host/changed'>): void {
-    // A message of an earlier connection, whose place in the order is not known.
-    const state = this.#state;
-    if (this.#connection.peer !== peer || state === undefined) return;
-    const isChanged = state.apply(part);
-    for (const change of part.changes) {
-      if (change.kind === 'engine') this.#connection.reportEngine(peer, change.engine);
-      if (change.kind === 'turn' || change.kind === 'permission' || change.kind === 'denial') {
-        this.#occurred.fire(change);
-      }
-    }
-    if (isChanged) this.#changed.fire(state.sessions ?? []);
-    if (!part.isComplete) return;
-    for (const waiting of this.#waiting) if (part.seq >= waiting.seq) waiting.resolve();
+  #follow(host: HostConnection): void {
+    if (this.#feeds.has(host)) return;
+    const feed = new HostFeed(host);
+    this.#feeds.set(host, feed);
+    feed.onDidChangeSessions(() => this.#changed.fire(this.sessions ?? []));
+    feed.onDidOccur((occurrence) => this.#occurred.fire(occurrence));
   }
 }

@@ -20,6 +20,8 @@ export interface SupervisorProgram {
   readonly command: readonly string[];
   /** The same program as the `holdfast` command, without arguments. */
   readonly cli: readonly string[];
+  /** Starts the connector of a host. */
+  readonly connector: readonly string[];
   readonly environment: NodeJS.ProcessEnv;
   /** Describes the Node, for the log. */
   readonly node: string;
@@ -77,8 +79,12 @@ export async function supervisorProgram(options: {
   throw noSuitableNode(`neither the "node" on PATH nor VS Code's own (${process.versions.node}) can run it`);
 }
 
-function programOf(node: string, bundle: string): Pick<SupervisorProgram, 'command' | 'cli'> {
-  return { command: supervisorCommand(node, bundle), cli: [node, ...SMALL_HEAP, bundle] };
+function programOf(node: string, bundle: string): Pick<SupervisorProgram, 'command' | 'cli' | 'connector'> {
+  return {
+    command: supervisorCommand(node, bundle),
+    cli: [node, ...SMALL_HEAP, bundle],
+    connector: [node, bundle, 'host-connector'],
+  };
 }
 
 /** The supervisor's bundle, which is next to the extension's. */

@@ -56,11 +56,13 @@ export class FileWatches implements Disposable {
     this.#rescan = options.rescan;
     this.#owned.add(this.#connection.onDidConnect((peer) => this.#listen(peer)));
     this.#owned.add(
-      this.#connection.onDidChange(({ kind }) => {
-        if (kind === 'connected') for (const watch of this.#watches) void this.#open(watch);
+      this.#connection.onDidChange(() => {
+        for (const watch of this.#watches) {
+          if (this.#connection.of(watch.session).state.kind === 'connected') void this.#open(watch);
+        }
       }),
     );
-    if (this.#connection.peer !== undefined) this.#listen(this.#connection.peer);
+    for (const { peer } of this.#connection.connected) this.#listen(peer);
   }
 
   dispose(): void {
@@ -90,7 +92,7 @@ export class FileWatches implements Disposable {
       isEnded: false,
     };
     this.#watches.add(watch);
-    this.#connection.ensureConnecting();
+    this.#connection.of(session).ensureConnecting();
     void this.#open(watch);
     return new Disposable(() => this.#end(watch));
   }
@@ -103,8 +105,8 @@ export class FileWatches implements Disposable {
     if (!isWatched) this.#unwatched.add(session);
   }
 
-  #isOpen({ subscription }: Watch): boolean {
-    return subscription !== undefined && subscription.peer === this.#connection.peer;
+  #isOpen({ session, subscription }: Watch): boolean {
+    return subscription !== undefined && subscription.peer === this.#connection.of(session).peer;
   }
 
   #listen(peer: SupervisorPeer): void {
@@ -128,7 +130,7 @@ export class FileWatches implements Disposable {
   }
 
   async #open(watch: Watch): Promise<void> {
-    const { peer } = this.#connection;
+    const { peer } = this.#connection.of(watch.session);
     if (peer === undefined || watch.isEnded || watch.isOpening || watch.subscription?.peer === peer) return;
     clearTimeout(watch.retry);
     watch.isOpening = true;
@@ -153,7 +155,8 @@ export class FileWatches implements Disposable {
     }
     // VS Code may have disposed of the watch, or the connection may have changed, while it was opened.
     if (this.#isEnded(watch)) this.#close(watch);
-    else if (watch.subscription !== undefined && this.#connection.peer !== peer) void this.#open(watch);
+    else if (watch.subscription !== undefined && this.#connection.of(watch.session).peer !== peer)
+      void this.#open(watch);
   }
 
   #onFailure(watch: Watch, error: unknown): void {

@@ -3,7 +3,7 @@ import type { Event, FileChangeEvent, FileStat, FileSystemProvider, FileType, Ur
 import { sanitize } from '../base/sanitize.ts';
 import { MARK_SUFFIX } from './configuration-paths.ts';
 import { configurationNameIn, otherHomeOf } from './location.ts';
-import type { LocalHome } from './location.ts';
+import type { Homes } from './location.ts';
 import type { ImportedConfiguration } from './imported-configuration.ts';
 import type { WindowGuard } from './window-guard.ts';
 
@@ -15,7 +15,7 @@ import type { WindowGuard } from './window-guard.ts';
 export class GuardedFiles implements FileSystemProvider {
   readonly #files: FileSystemProvider;
   readonly #guard: WindowGuard;
-  readonly #home: LocalHome;
+  readonly #homes: Pick<Homes, 'at'>;
   readonly #imports: ImportedConfiguration | undefined;
   /** Absent where the wrapped provider has none: VS Code then copies by reading and writing. */
   readonly copy?: NonNullable<FileSystemProvider['copy']>;
@@ -27,12 +27,12 @@ export class GuardedFiles implements FileSystemProvider {
   constructor(
     files: FileSystemProvider,
     guard: WindowGuard,
-    home: LocalHome,
+    homes: Pick<Homes, 'at'>,
     imports?: ImportedConfiguration,
   ) {
     this.#files = files;
     this.#guard = guard;
-    this.#home = home;
+    this.#homes = homes;
     this.#imports = imports;
     if (files.copy !== undefined) {
       const copy = files.copy.bind(files);
@@ -117,11 +117,11 @@ export class GuardedFiles implements FileSystemProvider {
    */
   #refusal(uri: Uri): FileSystemError | undefined {
     this.#guard.assertFilesAllowed();
-    const other = otherHomeOf(uri, this.#home);
+    const other = otherHomeOf(uri, this.#homes);
     if (other !== undefined) {
       throw FileSystemError.Unavailable(
         `This link belongs to another machine's Holdfast (home ${other}). ` +
-          'Open it in VS Code on that machine, for example with Remote-SSH',
+          'If you reach that machine by ssh, run “Agent: Connect to Host…” first',
       );
     }
     const name = configurationNameIn(uri);

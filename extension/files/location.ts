@@ -19,9 +19,17 @@ export type Location =
   | { readonly kind: 'workspace'; readonly session: string; readonly path: string }
   | { readonly kind: 'nowhere' };
 
-/** The home that this window works with. `homeId` is undefined if this machine has none yet. */
+/** The home of a host. `homeId` is undefined if it has none yet, or it is not known. */
 export interface LocalHome {
   readonly homeId: string | undefined;
+}
+
+/** The homes that this window works with. */
+export interface Homes {
+  /** The home that has a session. */
+  of(session: string): LocalHome;
+  /** The home of a link; undefined where no host of this window has it. */
+  at(uri: Uri): LocalHome | undefined;
 }
 
 /** A path in a session's workspace. */
@@ -39,13 +47,13 @@ export function locateSnapshot(uri: Uri): Location {
   return locateBelow(parseSnapshotAuthority(uri.authority), uri);
 }
 
-/** The id of another home that a URI of ours names; undefined where it means the local one. */
-export function otherHomeOf({ scheme, authority }: Uri, { homeId }: LocalHome): string | undefined {
+/** The id of the home that a URI of ours names, where no host of this window has it. */
+export function otherHomeOf(uri: Uri, homes: Pick<Homes, 'at'>): string | undefined {
   // First, because the parsers are in the second bundle.
-  if (!authority.includes('.')) return undefined;
-  const parse = scheme === SNAPSHOT_SCHEME ? parseSnapshotAuthority : parseSessionAuthority;
-  const home = parse(authority)?.home ?? homeId;
-  return home === homeId ? undefined : home;
+  if (!uri.authority.includes('.')) return undefined;
+  const parse = uri.scheme === SNAPSHOT_SCHEME ? parseSnapshotAuthority : parseSessionAuthority;
+  const home = parse(uri.authority)?.home;
+  return home === undefined || home === null || homes.at(uri) !== undefined ? undefined : home;
 }
 
 function locateBelow(owner: LinkAuthority | undefined, { path }: Uri): Location {
@@ -70,13 +78,13 @@ export function configurationNameIn({ path }: Uri): string | undefined {
  * The folder that a window opens. It contains only `workspace/`, so VS Code finds no file of the agent where it looks
  * for the configuration of a folder.
  */
-export function rootUri(home: LocalHome, session: string): Uri {
-  return Uri.from({ scheme: SCHEME, authority: authorityOf(SCHEME, session, home), path: '/' });
+export function rootUri(homes: Pick<Homes, 'of'>, session: string): Uri {
+  return Uri.from({ scheme: SCHEME, authority: authorityOf(SCHEME, session, homes.of(session)), path: '/' });
 }
 
 /** `path`: `/workspace/…` as the agent sees it. `locate` is the inverse. */
-export function workspaceUri(home: LocalHome, session: string, path: string): Uri {
-  const authority = authorityOf(SCHEME, session, home);
+export function workspaceUri(homes: Pick<Homes, 'of'>, session: string, path: string): Uri {
+  const authority = authorityOf(SCHEME, session, homes.of(session));
   return Uri.from({ scheme: SCHEME, authority, path: displayPath(path) });
 }
 
@@ -99,7 +107,7 @@ export function canonicalUri(home: LocalHome, uri: Uri): Uri | undefined {
   return authority === uri.authority ? undefined : uri.with({ authority });
 }
 
-/** The same for every link to one file, with or without a home id. Files of other homes are never read. */
+/** The same for every link to one file, with or without a home id. Ids are random, so no two hosts share one. */
 export function fileKey(uri: Uri): string {
   const [id = ''] = uri.authority.split('.', 1);
   return uri.with({ authority: id }).toString();

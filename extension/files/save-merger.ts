@@ -94,7 +94,7 @@ export class SaveMerger implements Disposable {
 
   /** The base of a document that can be merged; undefined for any other. */
   #baseOf({ uri }: TextDocument): { readonly version: FileVersion; readonly text: string } | undefined {
-    if (uri.scheme !== SCHEME || this.#connection.state.kind !== 'connected') return undefined;
+    if (uri.scheme !== SCHEME || this.#connection.at(uri)?.state.kind !== 'connected') return undefined;
     const { base: version } = this.#bases.dirtyBaseOf(uri);
     const text = version === undefined ? undefined : this.#bases.baseTextOf(uri, version);
     if (version === undefined || text === undefined || this.#isCompared(uri)) return undefined;

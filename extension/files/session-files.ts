@@ -1,10 +1,15 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import { FILE_CHUNK_BYTES, LIST_LIMITS } from '../../protocol/files.ts';
 import type { FileEntry, FileStat, WriteResult } from '../../protocol/files.ts';
-import type { Connection } from '../connection/connection.ts';
+import type { HostConnection } from '../connection/host-connection.ts';
 
 /** VS Code holds whole files in memory and copies them between its processes, so larger ones are not opened. */
 export const MAX_FILE_BYTES = 50 * 2 ** 20;
+
+/** A connection to one host, or to all. */
+export type SessionConnection = Pick<HostConnection, 'call' | 'callWithBytes'> & {
+  of(session: string): Pick<HostConnection, 'ready'>;
+};
 
 /** A session's files as they are now, or a snapshot's. */
 export type FileSource = { readonly session: string } | { readonly snapshot: string };
@@ -30,9 +35,9 @@ export interface VersionedStat {
 
 /** Reads and writes whole files and listings of a session or snapshot, which the protocol transfers in parts. */
 export class SessionFiles {
-  readonly #connection: Connection;
+  readonly #connection: SessionConnection;
 
-  constructor(connection: Connection) {
+  constructor(connection: SessionConnection) {
     this.#connection = connection;
   }
 
@@ -127,7 +132,7 @@ export class SessionFiles {
       return this.#connection.call('files/write', params, { bytes: content });
     }
     // An upload belongs to its connection, so all its parts use the same peer.
-    const peer = await this.#connection.ready();
+    const peer = await this.#connection.of(session).ready();
     const { upload } = await peer.call('files/begin', { session, path, ...precondition });
     try {
       for (let offset = 0; offset < content.byteLength; offset += FILE_CHUNK_BYTES) {

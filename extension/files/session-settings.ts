@@ -69,9 +69,10 @@ export class SessionSettings implements Disposable {
     const location = locate(uri.with({ path: '/' }));
     if (location.kind === 'nowhere') throw fileNotFound(uri);
     const id = location.session;
-    if (this.#connection.peer === undefined) {
+    const host = this.#connection.of(id);
+    if (host.peer === undefined) {
       // VS Code applies no setting of the folder before this answer, and the supervisor may take a while to start.
-      this.#connection.ensureConnecting();
+      host.ensureConnecting();
       return this.#withoutSupervisor(id);
     }
     try {

@@ -12,6 +12,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { FileStat as SessionStat } from '../../protocol/files.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Connection } from '../connection/connection.ts';
+import type { HostConnection } from '../connection/host-connection.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { copyBases } from './copy-bases.ts';
 import { displayName } from './configuration-paths.ts';
@@ -44,8 +45,8 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
   readonly #stats = new StatCache();
   readonly #owned = new DisposableStore();
   readonly #changed = this.#owned.add(new EventEmitter<FileChangeEvent[]>());
-  #lost: NodeJS.Timeout | undefined;
-  #isLost = false;
+  /** Hosts whose connection is lost, and whether VS Code knows. */
+  readonly #lost = new Map<HostConnection, { readonly timer: NodeJS.Timeout; isReported: boolean }>();
 
   constructor(options: {
     readonly connection: Connection;
@@ -80,7 +81,9 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
       }),
     );
     this.#owned.add(connection.onDidChange(() => this.#onConnection()));
-    this.#owned.onDispose(() => clearTimeout(this.#lost));
+    this.#owned.onDispose(() => {
+      for (const { timer } of this.#lost.values()) clearTimeout(timer);
+    });
   }
 
   get onDidChangeFile(): Event<FileChangeEvent[]> {
@@ -121,14 +124,15 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     if (location.kind === 'nowhere') throw fileNotFound(uri);
     const key = uri.toString();
     const cached = this.#stats.get(key);
-    if (!this.#isWritable && cached !== undefined && this.#connection.state.kind !== 'unused') {
+    const { state } = this.#connection.of(location.session);
+    if (state.kind !== 'connected' && cached !== undefined) {
       return { ...cached, permissions: FilePermission.Readonly };
     }
     this.#watches.recordAccess(location.session);
     const { stat, isLink } = await withFileSystemErrors(
       this.#files.stat({ session: location.session }, location.path),
     );
-    const fileStat = this.#toFileStat(uri, stat, isLink);
+    const fileStat = this.#toFileStat(uri, location.session, stat, isLink);
     this.#stats.set(key, fileStat);
     return fileStat;
   }
@@ -210,16 +214,16 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     );
   }
 
-  get #isWritable(): boolean {
-    return this.#connection.state.kind === 'connected';
+  #isWritable(session: string): boolean {
+    return this.#connection.of(session).state.kind === 'connected';
   }
 
-  #toFileStat(uri: Uri, stat: SessionStat, isLink: boolean): FileStat {
+  #toFileStat(uri: Uri, session: string, stat: SessionStat, isLink: boolean): FileStat {
     const { isDirty, base } = this.#bases.dirtyBaseOf(uri);
     // Before a save VS Code compares times and asks a question of its own, which misses changes of equal size. While a
     // document is dirty its file keeps its time, so that only our question is asked.
     const mtime = isDirty && base !== undefined ? Math.min(stat.mtimeMs, base.mtimeMs) : stat.mtimeMs;
-    const isReadonly = !this.#isWritable || (stat.type === 'file' && (stat.mode & 0o200) === 0);
+    const isReadonly = !this.#isWritable(session) || (stat.type === 'file' && (stat.mode & 0o200) === 0);
     return {
       type: statType(stat, isLink),
       ctime: mtime,
@@ -234,30 +238,41 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
    * documents.
    */
   #onConnection(): void {
-    clearTimeout(this.#lost);
-    if (this.#isWritable) {
-      if (!this.#isLost) return;
-      this.#isLost = false;
-      this.#refreshDocuments();
-    } else if (this.#stats.size > 0 && !this.#isLost) {
-      this.#lost = setTimeout(() => {
-        this.#isLost = true;
-        this.#refreshDocuments();
+    for (const host of this.#connection.known) this.#onHost(host);
+  }
+
+  #onHost(host: HostConnection): void {
+    const lost = this.#lost.get(host);
+    if (host.state.kind === 'connected') {
+      if (lost === undefined) return;
+      clearTimeout(lost.timer);
+      this.#lost.delete(host);
+      if (lost.isReported) this.#refreshHost(host);
+    } else if (lost === undefined && this.#stats.size > 0) {
+      const timer = setTimeout(() => {
+        entry.isReported = true;
+        this.#refreshHost(host);
       }, LOST_AFTER_MS);
+      const entry = { timer, isReported: false };
+      this.#lost.set(host, entry);
     }
   }
 
-  /** `session`: of this session only. */
-  #refreshDocuments(session?: string): void {
+  #refreshHost(host: HostConnection): void {
+    this.#refresh((uri) => this.#connection.at(uri) === host);
+  }
+
+  /** Makes VS Code read the stats of open documents again. */
+  #refresh(concerns: (uri: Uri) => boolean): void {
     const events = workspace.textDocuments
-      .filter(({ uri }) => uri.scheme === SCHEME && (session === undefined || isOf(session, uri)))
+      .filter(({ uri }) => uri.scheme === SCHEME && concerns(uri))
       .map(({ uri }) => ({ type: FileChangeType.Changed, uri }));
     if (events.length > 0) this.#changed.fire(events);
   }
 
   /** After missed changes, makes VS Code read open documents and visible folders again. */
   #rescan(folder: Uri, session: string): void {
-    this.#refreshDocuments(session);
+    this.#refresh((uri) => isOf(session, uri));
     this.#changed.fire([refreshFolderEvent(folder)]);
   }
 }

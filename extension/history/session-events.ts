@@ -32,7 +32,7 @@ export class SessionEvents implements Disposable {
         for (const follower of this.#followers) void this.#open(follower);
       }),
     );
-    if (connection.peer !== undefined) this.#listen(connection.peer);
+    for (const { peer } of connection.connected) this.#listen(peer);
   }
 
   dispose(): void {
@@ -52,7 +52,7 @@ export class SessionEvents implements Disposable {
       isEnded: false,
     };
     this.#followers.add(follower);
-    this.#connection.ensureConnecting();
+    this.#connection.of(session).ensureConnecting();
     void this.#open(follower);
     return new Disposable(() => this.#end(follower));
   }
@@ -76,7 +76,7 @@ export class SessionEvents implements Disposable {
   }
 
   async #open(follower: Follower): Promise<void> {
-    const { peer } = this.#connection;
+    const { peer } = this.#connection.of(follower.session);
     if (peer === undefined || follower.isEnded || follower.isOpening) return;
     clearTimeout(follower.retry);
     follower.isOpening = true;
@@ -93,7 +93,7 @@ export class SessionEvents implements Disposable {
       follower.isOpening = false;
     }
     if (this.#isEnded(follower)) this.#close(follower);
-    else if (this.#connection.peer !== peer) void this.#open(follower);
+    else if (this.#connection.of(follower.session).peer !== peer) void this.#open(follower);
   }
 
   /** A method, because the compiler does not see that the value may change during an `await`. */

@@ -30,7 +30,7 @@ export class TurnChanges implements FileDecorationProvider, Disposable {
     this.#owned.onDispose(() => {
       for (const subscription of this.#subscriptions.values()) void subscription.dispose();
     });
-    if (connection.peer !== undefined) void this.#subscribe();
+    if (connection.connected.length > 0) void this.#subscribe();
   }
 
   dispose(): void {

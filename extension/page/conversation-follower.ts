@@ -41,9 +41,14 @@ export class ConversationFollower implements Disposable {
   constructor(options: FollowerOptions) {
     this.#options = options;
     const { connection } = options;
-    this.#owned.add(connection.onDidConnect((peer) => this.#listen(peer)));
-    if (connection.peer !== undefined) this.#listen(connection.peer);
-    else connection.ensureConnecting();
+    this.#owned.add(
+      connection.onDidConnect((peer) => {
+        if (connection.of(options.session).peer === peer) this.#listen(peer);
+      }),
+    );
+    const host = connection.of(options.session);
+    if (host.peer !== undefined) this.#listen(host.peer);
+    else host.ensureConnecting();
   }
 
   dispose(): void {

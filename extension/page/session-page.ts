@@ -15,6 +15,7 @@ import type { z } from 'zod';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { Connection } from '../connection/connection.ts';
+import type { HostConnection } from '../connection/host-connection.ts';
 import type { ConnectionState } from '../connection/state.ts';
 import { workspaceUri } from '../files/location.ts';
 import type { SessionList } from '../sessions/session-list.ts';
@@ -56,6 +57,10 @@ export class SessionPage implements Disposable {
     this.#owned.add(connection.onDidChange(() => this.#showState()));
     this.#owned.onDispose(() => this.#stopFollowing());
     this.#showTitle();
+  }
+
+  get #host(): HostConnection {
+    return this.#options.connection.of(this.#options.session);
   }
 
   get session(): Session | undefined {
@@ -136,10 +141,9 @@ export class SessionPage implements Disposable {
   }
 
   async #findInput(): Promise<void> {
-    const { connection, sessions } = this.#options;
     try {
-      await sessions.list();
-      const { profiles } = await connection.call('profile/list', {});
+      await this.#options.sessions.list();
+      const { profiles } = await this.#host.call('profile/list', {});
       const profile = profiles.find(({ name }) => name === this.session?.profile);
       this.#input = profile?.agent.protocol === 'handler' ? 'json' : 'prompt';
       this.#showState();
@@ -162,11 +166,11 @@ export class SessionPage implements Disposable {
 
   #showState(): void {
     this.#showTitle();
-    const { connection, sessions } = this.#options;
+    const { sessions } = this.#options;
+    const { peer, state } = this.#host;
     const session = this.session ?? null;
-    const isDeleted =
-      session === null && connection.peer !== undefined && (sessions.current?.length ?? 0) > 0;
-    const value: PageState = { session, isDeleted, input: this.#input, ...hostState(connection.state) };
+    const isDeleted = session === null && peer !== undefined && (sessions.current?.length ?? 0) > 0;
+    const value: PageState = { session, isDeleted, input: this.#input, ...hostState(state) };
     const text = JSON.stringify(value);
     if (text === this.#sent) return;
     this.#sent = text;
@@ -215,15 +219,15 @@ export class SessionPage implements Disposable {
     },
     stop: async () => {
       const turn = this.session?.runningTurn;
-      if (turn !== undefined && turn !== null) await this.#options.connection.call('turn/cancel', { turn });
+      if (turn !== undefined && turn !== null) await this.#host.call('turn/cancel', { turn });
       return {};
     },
     takeBack: async ({ turnId }) => {
-      await this.#options.connection.call('turn/cancel', { turn: turnId });
+      await this.#host.call('turn/cancel', { turn: turnId });
       return {};
     },
     answer: async ({ permissionId, answer }) => {
-      await this.#options.connection.call('permission/answer', {
+      await this.#host.call('permission/answer', {
         permission: permissionId,
         answer,
         opId: randomUUID(),
@@ -272,7 +276,7 @@ export class SessionPage implements Disposable {
     restoreSnapshot: ({ snapshot }) => this.#run('restoreSnapshot', snapshot),
     forkSnapshot: ({ snapshot }) => this.#run('forkSession', snapshot),
     pinSnapshot: async ({ snapshot, pinned }) => {
-      await this.#options.connection.call('snapshot/update', { snapshot, pinned });
+      await this.#host.call('snapshot/update', { snapshot, pinned });
       await this.#sendSnapshots();
       return {};
     },

@@ -14,7 +14,7 @@ import type { Session } from '../../protocol/entities.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Connection } from '../connection/connection.ts';
 import { baseName, workspaceUri } from '../files/location.ts';
-import type { LocalHome } from '../files/location.ts';
+import type { Homes } from '../files/location.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import { isQuickOpenPrefix, parseFileQuery } from './file-query.ts';
@@ -241,7 +241,7 @@ function itemOf(path: string): FileItem {
 
 /** Opens a file in the editor for its type. VS Code shows the reason where it cannot. */
 export async function openFile(
-  home: LocalHome,
+  home: Pick<Homes, 'of'>,
   session: string,
   path: string,
   selection?: Range,

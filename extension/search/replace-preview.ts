@@ -14,7 +14,7 @@ import type { Session } from '../../protocol/entities.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { workspaceUri } from '../files/location.ts';
-import type { LocalHome } from '../files/location.ts';
+import type { Homes } from '../files/location.ts';
 import { formatCount } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { Replacement } from './replacement.ts';
@@ -73,9 +73,9 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
   readonly onDidChange = this.#changed.event;
   #pending: Pending | undefined;
   #serial = 0;
-  readonly #home: LocalHome;
+  readonly #home: Pick<Homes, 'of'>;
 
-  constructor(home: LocalHome) {
+  constructor(home: Pick<Homes, 'of'>) {
     this.#home = home;
     this.#owned.add(workspace.registerTextDocumentContentProvider(SCHEME, this));
   }
@@ -209,7 +209,7 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
 }
 
 async function prepare(
-  home: LocalHome,
+  home: Pick<Homes, 'of'>,
   session: string,
   found: readonly FileResult[],
   replacement: Replacement,

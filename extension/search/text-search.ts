@@ -226,7 +226,7 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
     { session, results, running: { signal } }: Search,
     params: ReturnType<typeof searchParams>,
   ): Promise<SearchSummary> {
-    const peer = await this.#connection.ready();
+    const peer = await this.#connection.of(session.id).ready();
     const token = randomUUID();
     const stop = peer.onNotification('files/found', (found) => {
       if (found.token !== token || signal.aborted) return;

@@ -97,7 +97,7 @@ export class SessionCommands {
   async #runTurn(target: unknown, input: unknown): Promise<unknown> {
     const session = await pickSession(this.#sessions, target, { title: 'Run Turn', here: true });
     if (session === undefined) return undefined;
-    const turn = await runTurn(this.#connection, this.#sessions, session, input);
+    const turn = await runTurn(this.#connection.of(session.id), this.#sessions, session, input);
     if (turn === undefined) return undefined;
     const { session: after } = await this.#connection.call('session/show', { session: session.id });
     this.#unread.markRead(after);
@@ -111,7 +111,7 @@ export class SessionCommands {
       fits: ({ runningTurn }) => runningTurn !== null,
     });
     if (session === undefined || session.runningTurn === null) return;
-    await this.#connection.call('turn/cancel', { turn: session.runningTurn });
+    await this.#connection.of(session.id).call('turn/cancel', { turn: session.runningTurn });
     void this.#sessions.refresh();
   }
 

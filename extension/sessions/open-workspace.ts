@@ -2,7 +2,7 @@ import { Uri, commands, window, workspace } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { rootUri } from '../files/location.ts';
-import type { LocalHome } from '../files/location.ts';
+import type { Homes } from '../files/location.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { sessionTitle } from './listing.ts';
 import { sessionsInWindow } from './session-window.ts';
@@ -16,7 +16,11 @@ type Place = 'thisWindow' | 'newWindow' | 'add';
  * *add* opens it as the only folder, because VS Code does not trust the workspace file that it would create for several
  * folders. False where the person cancels.
  */
-export async function openWorkspace(home: LocalHome, session: Session, wanted?: Place): Promise<boolean> {
+export async function openWorkspace(
+  home: Pick<Homes, 'of'>,
+  session: Session,
+  wanted?: Place,
+): Promise<boolean> {
   const uri = rootUri(home, session.id);
   if (sessionsInWindow().has(session.id) && wanted === undefined) {
     await commands.executeCommand('revealInExplorer', Uri.joinPath(uri, 'workspace'));

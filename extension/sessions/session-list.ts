@@ -6,7 +6,10 @@ import type { Connection } from '../connection/connection.ts';
 import type { Host } from '../connection/host.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 
-/** All sessions of the home, from the feed of the host. None while no supervisor answers. */
+/**
+ * All sessions of the hosts, from their feeds. None while no supervisor answers on the only host; of several hosts the
+ * last known ones, because the view shows the state of each.
+ */
 export class SessionList implements Disposable {
   readonly #connection: Connection;
   readonly #host: Host;
@@ -20,7 +23,8 @@ export class SessionList implements Disposable {
     this.#owned.add(host.onDidChangeSessions((sessions) => this.#set(sessions)));
     this.#owned.add(
       connection.onDidChange(({ kind }) => {
-        if (kind === 'noSupervisor' && this.#sessions?.length !== 0) this.#set([]);
+        const isAlone = this.#connection.known.length === 1;
+        if (kind === 'noSupervisor' && isAlone && this.#sessions?.length !== 0) this.#set([]);
       }),
     );
   }

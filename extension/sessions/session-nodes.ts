@@ -3,8 +3,14 @@ import type { Session } from '../../protocol/entities.ts';
 import { sessionsInGroup } from './listing.ts';
 import type { Filter, Group } from './listing.ts';
 
+/** A host, where the window knows more than one. */
+export interface HostNode {
+  readonly kind: 'host';
+  readonly host: string;
+}
 export interface GroupNode {
   readonly kind: 'group';
+  readonly host: string;
   readonly group: Group;
 }
 /** Stays the same object while its session stays in its group; `session` is updated in place. */
@@ -12,26 +18,26 @@ export interface SessionNode {
   readonly kind: 'session';
   session: Session;
 }
-export type Node = GroupNode | SessionNode;
+export type Node = HostNode | GroupNode | SessionNode;
 
-const GROUPS: readonly GroupNode[] = [
-  { kind: 'group', group: 'waiting' },
-  { kind: 'group', group: 'active' },
-  { kind: 'group', group: 'earlier' },
-  { kind: 'group', group: 'unstarted' },
-];
+const GROUPS: readonly Group[] = ['waiting', 'active', 'earlier', 'unstarted'];
 
 /**
- * The nodes that VS Code has rendered. While VS Code reloads a node it knows none of its children, and keys and menus
+ * The nodes that VS Code has rendered for one host. While VS Code reloads a node it knows none of its children, and keys and menus
  * do nothing. So we ask it to reload only what has changed.
  */
 export class SessionNodes {
+  readonly #all: readonly GroupNode[];
   #groups: readonly GroupNode[] = [];
   readonly #rendered = new Map<Group, readonly SessionNode[]>();
 
+  constructor(host: string) {
+    this.#all = GROUPS.map((group) => ({ kind: 'group', host, group }));
+  }
+
   /** The groups that are not empty. */
   groupNodes(sessions: readonly Session[], filter: Filter): GroupNode[] {
-    const groups = groupsOf(sessions, filter);
+    const groups = this.#groupsOf(sessions, filter);
     this.#groups = groups;
     return groups;
   }
@@ -48,6 +54,10 @@ export class SessionNodes {
     return nodes;
   }
 
+  #groupsOf(sessions: readonly Session[], filter: Filter): GroupNode[] {
+    return this.#all.filter(({ group }) => sessionsInGroup(sessions, group, filter).length > 0);
+  }
+
   /** All session nodes, in the order of the tree. */
   get rendered(): SessionNode[] {
     return this.#groups.flatMap(({ group }) => [...(this.#rendered.get(group) ?? [])]);
@@ -55,7 +65,7 @@ export class SessionNodes {
 
   /** The nodes that VS Code has to reload, possibly none; undefined: the whole tree. */
   nodesToRefresh(sessions: readonly Session[], filter: Filter): Node[] | undefined {
-    const groups = groupsOf(sessions, filter);
+    const groups = this.#groupsOf(sessions, filter);
     if (!isDeepStrictEqual(groups, this.#groups)) return undefined;
     return groups.flatMap((node): Node[] => {
       const now = sessionsInGroup(sessions, node.group, filter);
@@ -69,10 +79,6 @@ export class SessionNodes {
       });
     });
   }
-}
-
-function groupsOf(sessions: readonly Session[], filter: Filter): GroupNode[] {
-  return GROUPS.filter(({ group }) => sessionsInGroup(sessions, group, filter).length > 0);
 }
 
 function idsOf(sessions: readonly Session[]): string[] {

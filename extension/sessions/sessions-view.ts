@@ -14,6 +14,9 @@ import {
 import type { Disposable, Event, TreeDataProvider, TreeView } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import type { Connection } from '../connection/connection.ts';
+import type { HostConnection } from '../connection/host-connection.ts';
+import { LOCAL } from '../connection/host-name.ts';
+import { hostStatus, hostTitle } from '../connection/host-status.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { formatAge } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
@@ -33,7 +36,7 @@ import {
 } from './listing.ts';
 import type { Filter, Group } from './listing.ts';
 import { SessionNodes } from './session-nodes.ts';
-import type { Node, SessionNode } from './session-nodes.ts';
+import type { HostNode, Node, SessionNode } from './session-nodes.ts';
 import type { UnreadTurns } from './unread-turns.ts';
 import { badgeOf, clickCommandOf } from './waiting.ts';
 
@@ -62,8 +65,10 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
   readonly #unread: UnreadTurns;
   readonly #owned = new DisposableStore();
   readonly #changed = this.#owned.add(new EventEmitter<Node[] | undefined>());
-  readonly #nodes = new SessionNodes();
+  /** By host. */
+  readonly #nodes = new Map<string, SessionNodes>();
   readonly #badges = this.#owned.add(new EventEmitter<Uri[]>());
+  readonly #hostNodes = new Map<string, HostNode>();
   readonly #view: TreeView<Node>;
   #filter: Filter = NO_FILTER;
 
@@ -86,11 +91,12 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
         this.#changed.fire(undefined);
       }),
     );
+    this.#owned.add(connection.onDidChangeHosts(() => this.#changed.fire(undefined)));
     this.#owned.add(
       unread.onDidChange((ids) => {
         this.#badges.fire(ids.map(entryUri));
         // A screen reader reads the label, not the badge.
-        this.#changed.fire(this.#nodes.rendered.filter(({ session }) => ids.includes(session.id)));
+        this.#changed.fire(this.#rendered.filter(({ session }) => ids.includes(session.id)));
       }),
     );
     this.#owned.add(
@@ -100,7 +106,7 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
       }),
     );
     const redraw = setInterval(() => {
-      if (this.#view.visible) this.#changed.fire(this.#nodes.rendered);
+      if (this.#view.visible) this.#changed.fire(this.#rendered);
     }, REDRAW_MS);
     this.#owned.onDispose(() => clearInterval(redraw));
     this.#connectIfVisible();
@@ -140,21 +146,61 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
   async getChildren(parent?: Node): Promise<Node[]> {
     if (parent?.kind === 'session') return [];
     this.#connection.ensureConnecting();
-    const isReachable = this.#connection.state.kind !== 'noSupervisor';
+    const { hosts, state } = this.#connection;
+    if (hosts.length > 1) {
+      if (parent === undefined) return hosts.map(({ name }) => this.#hostNode(name));
+      return this.#childrenOn(parent.host, parent, this.#sessionsOf(parent.host));
+    }
+    const isReachable = state.kind !== 'noSupervisor';
     const sessions = isReachable ? (this.#sessions.current ?? (await this.#listFirst())) : [];
-    return parent === undefined
-      ? this.#nodes.groupNodes(sessions, this.#filter)
-      : this.#nodes.sessionNodes(parent.group, sessions, this.#filter);
+    return this.#childrenOn(LOCAL, parent, sessions);
+  }
+
+  #childrenOn(
+    host: string,
+    parent: Exclude<Node, SessionNode> | undefined,
+    sessions: readonly Session[],
+  ): Node[] {
+    const nodes = this.#nodesOn(host);
+    return parent?.kind === 'group'
+      ? nodes.sessionNodes(parent.group, sessions, this.#filter)
+      : nodes.groupNodes(sessions, this.#filter);
+  }
+
+  /** The same object each time, by which VS Code knows it. */
+  #hostNode(host: string): HostNode {
+    const node = this.#hostNodes.get(host) ?? { kind: 'host', host };
+    this.#hostNodes.set(host, node);
+    return node;
+  }
+
+  #nodesOn(host: string): SessionNodes {
+    const nodes = this.#nodes.get(host) ?? new SessionNodes(host);
+    this.#nodes.set(host, nodes);
+    return nodes;
+  }
+
+  get #rendered(): SessionNode[] {
+    return [...this.#nodes.values()].flatMap(({ rendered }) => rendered);
+  }
+
+  /** As last reported. */
+  #sessionsOf(host: string): readonly Session[] {
+    const all = this.#sessions.current ?? [];
+    return this.#connection.known.length === 1
+      ? all
+      : all.filter(({ id }) => this.#connection.of(id).name === host);
   }
 
   getTreeItem(node: Node): TreeItem {
+    if (node.kind === 'host') return hostItem(this.#connection.host(node.host));
     if (node.kind === 'group') {
       const { Collapsed, Expanded } = TreeItemCollapsibleState;
-      const count = sessionsInGroup(this.#sessions.current ?? [], node.group, this.#filter).length;
+      const count = sessionsInGroup(this.#sessionsOf(node.host), node.group, this.#filter).length;
       const isCollapsed = node.group === 'unstarted' && count > MAX_EXPANDED;
       const item = new TreeItem(GROUP_NAMES[node.group], isCollapsed ? Collapsed : Expanded);
       if (isCollapsed) item.description = String(count);
-      item.id = node.group;
+      item.id = `${node.host}/${node.group}`;
       item.contextValue = 'group';
       return item;
     }
@@ -199,8 +245,14 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
   #show(sessions: readonly Session[]): void {
     this.#view.badge = badgeOf(sessions);
     this.#explain();
-    const changed = this.#nodes.nodesToRefresh(sessions, this.#filter);
-    if (changed === undefined || changed.length > 0) this.#changed.fire(changed);
+    const hosts = this.#connection.known;
+    const changed = hosts.flatMap(({ name }): Node[] | undefined => {
+      const nodes = this.#nodesOn(name).nodesToRefresh(this.#sessionsOf(name), this.#filter);
+      return nodes ?? (hosts.length > 1 ? [this.#hostNode(name)] : undefined);
+    });
+    const isKnown = changed.every((node) => node !== undefined);
+    if (!isKnown) this.#changed.fire(undefined);
+    else if (changed.length > 0) this.#changed.fire(changed);
   }
 
   /**
@@ -233,6 +285,21 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
 
 function formatUnread(turns: number): string {
   return `${turns} ${turns === 1 ? 'turn has' : 'turns have'} ended since you last opened it`;
+}
+
+/** VS Code finds the node of a host again by its id. */
+function hostItem({ name, state }: HostConnection): TreeItem {
+  const { text, tooltip, icon, isConnected } = hostStatus(state);
+  const item = new TreeItem(hostTitle(name), TreeItemCollapsibleState.Expanded);
+  item.id = `host/${name}`;
+  item.description = text;
+  item.iconPath = new ThemeIcon(name === LOCAL ? 'device-desktop' : icon);
+  item.contextValue = name === LOCAL ? 'localHost' : `remoteHost ${isConnected ? 'online' : 'offline'}`;
+  const lines = new MarkdownString();
+  for (const line of tooltip) lines.appendText(`${line}\n`);
+  item.tooltip = lines;
+  item.accessibilityInformation = { label: `${hostTitle(name)}${text === '' ? '' : `, ${text}`}` };
+  return item;
 }
 
 function entryUri(session: string): Uri {

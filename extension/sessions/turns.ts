@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { ProgressLocation, commands, window } from 'vscode';
 import type { Session, Turn } from '../../protocol/entities.ts';
 import { ENDED_TURN_STATUSES } from '../../protocol/entities.ts';
-import type { Connection } from '../connection/connection.ts';
+import type { HostConnection } from '../connection/host-connection.ts';
 import { formatCount, formatProgress } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from './session-list.ts';
@@ -21,7 +21,7 @@ const SHOW_HISTORY = 'Show History';
  * Runs a turn and waits for its end. Asks for the input where `given` is no string; undefined where the person cancels.
  */
 export async function runTurn(
-  connection: Connection,
+  connection: HostConnection,
   sessions: SessionList,
   session: Session,
   given: unknown,
@@ -59,7 +59,7 @@ export async function runTurn(
 }
 
 /** The input of a handler is JSON; any other agent takes a prompt. */
-async function isHandlerProfile(connection: Connection, { profile }: Session): Promise<boolean> {
+async function isHandlerProfile(connection: HostConnection, { profile }: Session): Promise<boolean> {
   const { profiles } = await connection.call('profile/list', {});
   return profiles.find(({ name }) => name === profile)?.agent.protocol === 'handler';
 }
@@ -85,7 +85,11 @@ async function ask(session: Session, isHandler: boolean): Promise<string | undef
 }
 
 /** Waits for the end of a turn and reports on the way what it waits for. */
-async function follow(connection: Connection, started: Turn, show: (message: string) => void): Promise<Turn> {
+async function follow(
+  connection: HostConnection,
+  started: Turn,
+  show: (message: string) => void,
+): Promise<Turn> {
   let turn = started;
   const progress = { isShown: false };
   const onProgress = ({

@@ -9,7 +9,7 @@ import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import { snapshotUri, workspaceUri } from '../files/location.ts';
-import type { LocalHome } from '../files/location.ts';
+import type { Homes } from '../files/location.ts';
 import { formatCount, formatProgress } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from '../sessions/session-list.ts';
@@ -241,7 +241,7 @@ export class SnapshotCommands {
     const snapshot = await pickSnapshot(this.#connection, session, { title, given });
     if (snapshot === undefined || snapshot === 'now') return;
     workspace.updateWorkspaceFolders(workspace.workspaceFolders?.length ?? 0, 0, {
-      uri: snapshotUri(this.#connection, snapshot.id, '/'),
+      uri: snapshotUri(this.#connection.of(session.id), snapshot.id, '/'),
       name: sanitize(`${sessionTitle(session)}: ${snapshotTitle(snapshot)}`),
     });
   }
@@ -285,10 +285,10 @@ type Sides = [Uri, Uri | undefined, Uri | undefined];
  * The entries of the diff editor for one change: the URI for the label, then both sides, undefined where there is no
  * file. A change of content and a change of mode are separate entries.
  */
-function sidesOf(home: LocalHome, session: string, a: Side, b: Side, change: Change): Sides[] {
+function sidesOf(home: Pick<Homes, 'of'>, session: string, a: Side, b: Side, change: Change): Sides[] {
   const { path, oldPath, kind, type, oldMode, newMode } = change;
   const at = (side: Side, where: string): Uri =>
-    side === 'now' ? workspaceUri(home, session, where) : snapshotUri(home, side.id, where);
+    side === 'now' ? workspaceUri(home, session, where) : snapshotUri(home.of(session), side.id, where);
   const name = workspaceUri(home, session, path.startsWith(WORKSPACE) ? path : `${WORKSPACE}/${path}`);
   const sides: Sides[] = [];
   if (type === 'file' && kind !== 'mode') {

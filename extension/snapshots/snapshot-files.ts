@@ -17,12 +17,12 @@ const SETTINGS = Buffer.from(folderSettings());
  * machine.
  */
 export class SnapshotFiles implements FileSystemProvider, Disposable {
-  readonly #files: SessionFiles;
+  readonly #connection: Connection;
   readonly #never = new EventEmitter<FileChangeEvent[]>();
   readonly onDidChangeFile = this.#never.event;
 
   constructor(connection: Connection) {
-    this.#files = new SessionFiles(connection);
+    this.#connection = connection;
   }
 
   dispose(): void {
@@ -39,7 +39,7 @@ export class SnapshotFiles implements FileSystemProvider, Disposable {
     if (location.kind === 'root') return ROOT_STAT;
     if (location.kind === 'nowhere') throw fileNotFound(uri);
     const { stat, isLink } = await withFileSystemErrors(
-      this.#files.stat({ snapshot: location.session }, location.path),
+      this.#filesOf(uri).stat({ snapshot: location.session }, location.path),
     );
     return { type: statType(stat, isLink), ctime: stat.mtimeMs, mtime: stat.mtimeMs, size: stat.size };
   }
@@ -49,7 +49,7 @@ export class SnapshotFiles implements FileSystemProvider, Disposable {
     if (location.kind === 'root') return [[WORKSPACE.slice(1), ROOT_STAT.type]];
     if (location.kind === 'nowhere') throw fileNotFound(uri);
     const entries = await withFileSystemErrors(
-      this.#files.list({ snapshot: location.session }, location.path),
+      this.#filesOf(uri).list({ snapshot: location.session }, location.path),
     );
     return entries.map(({ name, type, linkType }) => [displayName(name), entryType(type, linkType)]);
   }
@@ -59,8 +59,13 @@ export class SnapshotFiles implements FileSystemProvider, Disposable {
     const location = locateSnapshot(uri);
     if (location.kind === 'root') throw FileSystemError.FileIsADirectory(uri);
     if (location.kind === 'nowhere') throw fileNotFound(uri);
-    return (await withFileSystemErrors(this.#files.read({ snapshot: location.session }, location.path)))
-      .bytes;
+    return (
+      await withFileSystemErrors(this.#filesOf(uri).read({ snapshot: location.session }, location.path))
+    ).bytes;
+  }
+
+  #filesOf(uri: Uri): SessionFiles {
+    return new SessionFiles(this.#connection.at(uri) ?? this.#connection.local);
   }
 
   // VS Code does not call these, because the provider is registered as read-only.

@@ -65,9 +65,9 @@ export class PathLinks implements TerminalLinkProvider<PathLink> {
     { line, terminal }: TerminalLinkContext,
     token: CancellationToken,
   ): Promise<PathLink[]> {
-    if (this.#connection.peer === undefined) return [];
+    if (this.#connection.connected.length === 0) return [];
     const session = await this.#sessionOf(terminal);
-    if (session === undefined) return [];
+    if (session === undefined || this.#connection.of(session).peer === undefined) return [];
     const spaced = await this.#existing(session, spacedReferences(line).slice(0, MAX_PATHS_PER_LINE));
     const references = pathReferences(line)
       .filter((one) => !spaced.some(({ reference }) => overlap(one, reference)))

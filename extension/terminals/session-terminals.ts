@@ -20,6 +20,7 @@ import type { Terminal } from '../../protocol/terminals.ts';
 import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
+import { LOCAL } from '../connection/host-name.ts';
 import type { SupervisorProgram } from '../connection/supervisor-program.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { formatAge } from '../base/format.ts';
@@ -216,7 +217,8 @@ export class SessionTerminals implements Disposable {
   }
 
   async #optionsFor(session: Session, { terminalId, command }: Terminal): Promise<TerminalOptions> {
-    const { home, program, emptyFolder } = this.#options;
+    const { connection, home, program, emptyFolder } = this.#options;
+    const host = connection.of(session.id).name;
     const { cli, environment } = await program();
     const [shellPath = '', ...cliArgs] = cli;
     mkdirSync(emptyFolder, { recursive: true });
@@ -235,6 +237,7 @@ export class SessionTerminals implements Disposable {
         '--hold',
         '--home',
         home,
+        ...(host === LOCAL ? [] : ['--host', host]),
       ],
       cwd: emptyFolder,
       env: {
@@ -261,7 +264,8 @@ export class SessionTerminals implements Disposable {
     await this.#index.forget(shown.terminalId);
     if (exitStatus?.reason !== TerminalExitReason.User) return;
     try {
-      await this.#options.connection.call('terminal/close', { terminal: shown.terminalId });
+      const host = this.#options.connection.of(shown.sessionId);
+      await host.call('terminal/close', { terminal: shown.terminalId });
     } catch (error) {
       const failure = HoldfastError.from(error);
       if (failure.code === 'not_found') return;

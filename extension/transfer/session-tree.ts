@@ -54,7 +54,7 @@ export function importTarget(connection: Connection, session: string): ImportTar
         pieces = resliced(bytes);
       }
       // An upload belongs to its connection, so all its parts use the same peer.
-      const peer = await connection.ready();
+      const peer = await connection.of(session).ready();
       const { upload } = await peer.call('files/begin', params);
       try {
         let offset = 0;

@@ -12,6 +12,7 @@ import {
 import { join } from 'node:path';
 import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { HomeIdSchema } from '../../protocol/ids.ts';
 import { formatDestination, parseDestination } from './destination.ts';
 
 /** `local` is this machine. */
@@ -31,10 +32,27 @@ export const HostSchema = z.object({
   destination: z.string().max(400),
   /** ISO 8601. */
   addedAt: z.string().max(40),
+  /** The id of the home there, once a client has connected: links name it. */
+  homeId: HomeIdSchema.optional(),
 });
 export type Host = z.infer<typeof HostSchema>;
 
 const FileSchema = z.object({ version: z.literal(1), hosts: z.array(HostSchema).max(MAX_HOSTS) });
+
+/** A free name for a host that a person gave by its destination. */
+export function suggestHostName(destination: string, taken: readonly string[]): string {
+  const { host } = parseDestination(destination);
+  const plain = host
+    .toLowerCase()
+    .replace(/[^a-z0-9._-]+/g, '-')
+    .replace(/^[^a-z0-9]+|[^a-z0-9]+$/g, '')
+    .slice(0, 40);
+  const base = HostNameSchema.safeParse(plain).success ? plain : 'host';
+  for (let number = 1; ; number += 1) {
+    const name = number === 1 ? base : `${base}-${number}`;
+    if (!taken.includes(name)) return name;
+  }
+}
 
 /** The hosts of a home, in `hosts.json` (0600). It is read anew each time: other programs change it as well. */
 export class HostList {
@@ -109,6 +127,14 @@ export class HostList {
     const host = this.get(name);
     this.#write(this.all().filter((one) => one.name !== name));
     return host;
+  }
+
+  /** What the supervisor there says its home is. Does nothing where that is known, or the host has been removed. */
+  setHomeId(name: string, homeId: string): void {
+    const hosts = this.all();
+    const host = hosts.find((one) => one.name === name);
+    if (host === undefined || host.homeId === homeId) return;
+    this.#write(hosts.map((one) => (one === host ? { ...host, homeId } : one)));
   }
 
   #write(hosts: readonly Host[]): void {

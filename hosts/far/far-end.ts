@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { dialOrStart } from '../../protocol/client/connect.ts';
-import { HoldfastError } from '../../protocol/errors.ts';
 import { joinStreams } from '../base/join-streams.ts';
 import { serveStreams } from '../base/streams.ts';
 import type { FarAnswer, FarService } from '../base/streams.ts';
@@ -56,38 +55,4 @@ function imageTool(program: string, args: readonly string[]): FarService {
       incoming.end(`\n${JSON.stringify({ code, said: code === 0 ? '' : said })}\n`);
     },
   });
-}
-
-/** Reads the answer of an image tool: its output, without the last line. Errors: what it said. */
-export async function readImageTool(stream: Duplex, what: string): Promise<string> {
-  let text = '';
-  for await (const chunk of stream) {
-    text += String(chunk);
-    if (text.length > 1024 * 1024)
-      throw new HoldfastError('protocol_error', `${what}: the answer is too long`);
-  }
-  const lines = text.trimEnd().split('\n');
-  const last = parseEnd(lines.pop());
-  if (last === undefined) throw new HoldfastError('connection_closed', `${what}: the connection ended`);
-  if (last.code === 0) return lines.join('\n');
-  const why = last.said
-    .split('\n')
-    .map((line) => line.trim())
-    .filter((line) => line !== '')
-    .slice(-3)
-    .join('; ');
-  throw new HoldfastError('engine_error', what, {
-    why: why === '' ? `it ended with ${String(last.code)}` : why,
-  });
-}
-
-function parseEnd(line: string | undefined): { readonly code: unknown; readonly said: string } | undefined {
-  try {
-    const parsed: unknown = JSON.parse(line ?? '');
-    if (typeof parsed === 'object' && parsed !== null && 'code' in parsed && 'said' in parsed)
-      return { code: parsed.code, said: String(parsed.said).slice(0, MAX_SAID) };
-  } catch {
-    // The connection was cut.
-  }
-  return undefined;
 }

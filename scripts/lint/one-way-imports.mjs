@@ -32,6 +32,7 @@ export const MODULES = {
     connection: ['base'],
     commands: ['base', 'connection'],
     images: ['base', 'connection'],
+    hosts: ['base', 'connection', 'commands'],
     files: ['base', 'connection', 'commands'],
     sessions: ['base', 'connection', 'commands', 'files'],
     history: ['base', 'connection', 'commands', 'files', 'sessions'],

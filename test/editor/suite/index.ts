@@ -6,6 +6,7 @@ import { defineConflicts } from './conflicts.ts';
 import { defineDocuments } from './documents.ts';
 import { defineFileSystem } from './file-system.ts';
 import { defineLinks } from './links.ts';
+import { defineHosts } from './hosts.ts';
 import { defineHostPaths } from './host-paths.ts';
 import { defineHostileWorkspace } from './hostile-workspace.ts';
 import { defineMovedDocuments } from './moved-documents.ts';
@@ -24,6 +25,7 @@ const SUITES: Readonly<Record<string, () => void>> = {
   'moved-documents': defineMovedDocuments,
   conflicts: defineConflicts,
   'hostile-workspace': defineHostileWorkspace,
+  hosts: defineHosts,
   'host-paths': defineHostPaths,
   paths: definePaths,
   sessions: defineSessions,

@@ -21,7 +21,7 @@ function idsBelow(group: 'active' | 'earlier', sessions: readonly Session[]): st
 }
 
 beforeEach(() => {
-  nodes = new SessionNodes();
+  nodes = new SessionNodes('local');
   draw(first);
 });
 
@@ -42,7 +42,7 @@ describe('the nodes that VS Code has to reload', () => {
 
   test('are the groups whose order or members have changed, until VS Code reloads them', () => {
     const now = [session('a'), session('b', { pinned: true }), c];
-    const active = [{ kind: 'group', group: 'active' }];
+    const active = [{ kind: 'group', host: 'local', group: 'active' }];
     expect(nodes.nodesToRefresh(now, NO_FILTER)).toEqual(active);
     expect(nodes.nodesToRefresh(now, NO_FILTER)).toEqual(active);
     expect(idsBelow('active', now)).toEqual(['b', 'a']);
@@ -53,8 +53,8 @@ describe('the nodes that VS Code has to reload', () => {
     const now = [session('a'), session('b', { status: 'resumable' }), c];
     const before = nodes.rendered.find((node) => node.session.id === 'b');
     expect(nodes.nodesToRefresh(now, NO_FILTER)).toEqual([
-      { kind: 'group', group: 'active' },
-      { kind: 'group', group: 'earlier' },
+      { kind: 'group', host: 'local', group: 'active' },
+      { kind: 'group', host: 'local', group: 'earlier' },
     ]);
     draw(now);
     const after = nodes.rendered.find((node) => node.session.id === 'b');

@@ -1,18 +1,20 @@
 import { spawn } from 'node:child_process';
-import { dirname, join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { z } from 'zod';
-import { openHostStream } from '../hosts/connector/connect-host.ts';
-import type { ConnectHostOptions } from '../hosts/connector/connect-host.ts';
-import { readImageTool } from '../hosts/far/far-end.ts';
-import { HoldfastError } from '../protocol/errors.ts';
-import type { Context } from './context.ts';
-import { hostOptions } from './dial-host.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { readImageTool } from '../far/image-tool.ts';
+import { openHostStream } from './connect-host.ts';
+import type { ConnectHostOptions } from './connect-host.ts';
 
 const MissingSchema = z.array(z.string().max(300)).max(10);
 /** What our images are called: a host cannot make this machine send another image. */
 const OURS = [__SIDECAR_IMAGE__, __AGENT_IMAGE__];
+
+export interface HostImagesOptions extends ConnectHostOptions {
+  /** Runs the program that knows the engine here, `dist/setup/images.cjs`; its arguments follow. */
+  readonly imageTool: readonly string[];
+}
 
 export type ImagesResult = 'there' | 'sent' | 'built';
 
@@ -20,22 +22,20 @@ export type ImagesResult = 'there' | 'sent' | 'built';
  * Makes our images available on a host: those of the engine here are sent; where there is none, they are built there.
  * Errors: `image_not_found`, with why neither works.
  */
-export async function ensureHostImages(context: Context, host: string): Promise<ImagesResult> {
-  const options = hostOptions(context, host);
+export async function ensureHostImages(options: HostImagesOptions): Promise<ImagesResult> {
+  const { host, ui } = options;
   const missing = await missingImages(options);
   if (missing.length === 0) return 'there';
-  const report = (stage: string): void =>
-    context.progress.update({ stage, done: null, of: null, unit: null });
   let reason: unknown;
   try {
-    report(`Sending the images to ${host} (some minutes on a slow line)`);
-    await sendImages(options, missing, context);
+    ui.onStage(`Sending the images to ${host} (some minutes on a slow line)`);
+    await sendImages(options, missing);
     return 'sent';
   } catch (error) {
     reason = error;
   }
   try {
-    report(`Building the images on ${host} (some minutes)`);
+    ui.onStage(`Building the images on ${host} (some minutes)`);
     const stream = await open(options, '/images/build');
     stream.end();
     await readImageTool(stream, `The images cannot be built on ${host}`);
@@ -58,15 +58,12 @@ async function missingImages(options: ConnectHostOptions): Promise<readonly stri
   return OURS.filter((image) => named.includes(image));
 }
 
-async function sendImages(
-  options: ConnectHostOptions,
-  images: readonly string[],
-  context: Context,
-): Promise<void> {
-  const program = join(dirname(import.meta.filename), 'setup/images.cjs');
-  const child = spawn(process.execPath, [program, '--save', ...images], {
+async function sendImages(options: HostImagesOptions, images: readonly string[]): Promise<void> {
+  const [program = '', ...args] = options.imageTool;
+  const child = spawn(program, [...args, '--save', ...images], {
+    cwd: '/',
     stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...context.io.env },
+    env: options.environment,
   });
   let said = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-2000)));

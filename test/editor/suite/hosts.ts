@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
+import { after, before, describe, it } from 'mocha';
+import * as vscode from 'vscode';
+import { commandLine, runHoldfast } from './command-line.ts';
+import { extension, waitUntil } from './extension.ts';
+import { SESSION, readText, sessionUri, writeText } from './session.ts';
+
+/** In the sandbox of the session, which is on the other machine. */
+function farShell(script: string): Promise<string> {
+  return commandLine(['exec', SESSION, '--host', 'far', '--', 'sh', '-c', script]);
+}
+
+function isReadonly(path: string): Promise<boolean> {
+  return Promise.resolve(vscode.workspace.fs.stat(sessionUri(path))).then(
+    ({ permissions }) => permissions === vscode.FilePermission.Readonly,
+  );
+}
+
+/** Kills the ssh of the connection, as a network that is gone ends it. */
+function cutConnection(): void {
+  const config = process.env['HOLDFAST_TEST_SSH'] ?? '';
+  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+    let command: string;
+    try {
+      command = readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
+    } catch {
+      continue; // it has ended
+    }
+    if (command.includes(`${config} -T`)) process.kill(Number(pid), 'SIGKILL');
+  }
+}
+
+/** Of a window whose session is on the host `far`. */
+export function defineHosts(): void {
+  describe('a session on another machine', () => {
+    before(() => extension().activate());
+    after(() => vscode.commands.executeCommand('workbench.action.closeAllEditors'));
+
+    it('has files that are read and saved there', async () => {
+      await writeText('/workspace/notes.md', 'written here\n');
+      assert.equal(await farShell('cat /workspace/notes.md'), 'written here\n');
+      await farShell('echo written there > /workspace/notes.md');
+      assert.equal(await readText('/workspace/notes.md'), 'written there\n');
+    });
+
+    it('runs turns there', async () => {
+      const turn = await vscode.commands.executeCommand(
+        'holdfast.runTurn',
+        SESSION,
+        'echo from a turn > turn',
+      );
+      assert.equal((turn as { status: string }).status, 'succeeded');
+      assert.equal(await readText('/workspace/turn'), 'from a turn\n');
+      assert.deepEqual(((await runHoldfast(['session', 'list'])) as { sessions: unknown[] }).sessions, []);
+    });
+
+    it('has snapshots there', async () => {
+      const snapshot = await vscode.commands.executeCommand(
+        'holdfast.createSnapshot',
+        SESSION,
+        'of the test',
+      );
+      const { snapshots } = (await runHoldfast(['snapshot', 'list', SESSION, '--host', 'far'])) as {
+        snapshots: { id: string }[];
+      };
+      assert.ok(snapshots.some(({ id }) => id === snapshot));
+    });
+
+    it('keeps unsaved text while the connection is cut, and saves it after reconnecting', async () => {
+      await writeText('/workspace/kept', 'kept\n');
+      const document = await vscode.workspace.openTextDocument(sessionUri('/workspace/kept'));
+      const editor = await vscode.window.showTextDocument(document, { preview: false });
+      await editor.edit((edit) => edit.insert(new vscode.Position(0, 0), 'typed '));
+      cutConnection();
+      await waitUntil('the text is saved', () => Promise.resolve(document.save()).catch(() => false));
+      assert.equal(await farShell('cat /workspace/kept'), 'typed kept\n');
+    });
+
+    it('is shown as read-only after its host was disconnected, until a person connects again', async () => {
+      assert.equal(await vscode.commands.executeCommand('holdfast.disconnectHost', 'far'), 'far');
+      await waitUntil('read-only', () => isReadonly('/workspace/kept'));
+      assert.equal(await vscode.commands.executeCommand('holdfast.connectHost', 'far'), 'far');
+      await waitUntil('writable', async () => !(await isReadonly('/workspace/kept')));
+    });
+
+    it('goes on while the host is updated', async () => {
+      const version = await vscode.commands.executeCommand('holdfast.updateHost', 'far');
+      assert.equal(version, (extension().packageJSON as { version: string }).version);
+      await writeText('/workspace/updated', 'yes\n');
+      assert.equal(await farShell('cat /workspace/updated'), 'yes\n');
+    });
+  });
+}
