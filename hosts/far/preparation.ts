@@ -106,7 +106,11 @@ function drained(stream: Writable): Promise<void> {
 async function expect(host: Host, lines: MarkedLines, word: string, timeoutMs: number): Promise<void> {
   const line = await lines.next(timeoutMs);
   if (line?.word === word) return;
-  throw failed(host, line?.word === 'failed' ? line.text : 'the connection ended');
+  if (line !== null) throw failed(host, line.word === 'failed' ? line.text : 'it answered out of turn');
+  throw new HoldfastError('connection_closed', `The connection to ${host.name} ended`, {
+    why: 'it broke while Holdfast was brought there',
+    next: 'try again',
+  });
 }
 
 function failed(host: Host, why: string): HoldfastError {

@@ -16,6 +16,8 @@ export const AFFECTED = {
     'test/e2e/agent-and-editor.test.ts',
     'test/e2e/hostile-window.test.ts',
   ],
+  'extension/hosts/': ['test/processes/extension', 'test/editor/hosts.test.ts'],
+  'hosts/': ['test/processes/hosts', 'test/docker/hosts.test.ts', 'test/editor/hosts.test.ts'],
   'extension/images/': ['test/processes/extension', 'test/e2e/lone-package.test.ts'],
   'extension/page/': [
     'test/processes/extension',
