@@ -3,7 +3,7 @@ import { parseSessionAuthority } from '../../protocol/links.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { ReviewFile } from '../../protocol/review.ts';
 import { workspaceUri } from '../files/location.ts';
-import type { LocalHome } from '../files/location.ts';
+import type { Homes } from '../files/location.ts';
 
 /** `holdfast-review://<session>.<home id>/workspace/…?…`: one side of a change, as text. Nothing below it can be listed. */
 export const REVIEW_SCHEME = 'holdfast-review';
@@ -25,12 +25,12 @@ const ACTED_ON = /\/(?:package|bower|composer)\.json$/i;
 const MARK = ' (agent)';
 
 export function changeUri(
-  home: LocalHome,
+  homes: Pick<Homes, 'of'>,
   session: string,
   { path, id }: Pick<ReviewFile, 'path' | 'id'>,
   side: Side,
 ): Uri {
-  const shown = workspaceUri(home, session, path);
+  const shown = workspaceUri(homes, session, path);
   return shown.with({
     scheme: REVIEW_SCHEME,
     path: ACTED_ON.test(shown.path) ? shown.path + MARK : shown.path,

@@ -144,9 +144,9 @@ export class OpenReviews implements Disposable {
   }
 
   #closeDeleted(sessions: readonly Session[]): void {
-    // While nothing answers, the list is empty.
-    if (this.#connection.peer === undefined) return;
     for (const id of [...this.#reviews.keys()]) {
+      // While nothing answers, the list is empty.
+      if (this.#connection.of(id).peer === undefined) continue;
       const session = sessions.find((one) => one.id === id);
       if (session === undefined || session.status === 'deleted') this.close(id);
     }

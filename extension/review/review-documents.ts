@@ -14,11 +14,11 @@ const KEPT_CHANGES = 20;
 
 /** The sides of changes as read-only texts. Each belongs to one version of the change, so it never shows another one. */
 export class ReviewDocuments implements TextDocumentContentProvider, Disposable {
-  readonly #connection: Pick<Connection, 'call' | 'callWithBytes'>;
+  readonly #connection: Pick<Connection, 'call' | 'callWithBytes' | 'of'>;
   readonly #registration = workspace.registerTextDocumentContentProvider(REVIEW_SCHEME, this);
   readonly #texts = new Map<string, Promise<SideTexts | undefined>>();
 
-  constructor(connection: Pick<Connection, 'call' | 'callWithBytes'>) {
+  constructor(connection: Pick<Connection, 'call' | 'callWithBytes' | 'of'>) {
     this.#connection = connection;
   }
 
@@ -87,7 +87,9 @@ export class ReviewDocuments implements TextDocumentContentProvider, Disposable 
     const { review } = await this.#connection.call('review/show', { session });
     const snapshot = review[side].snapshotId;
     if (snapshot === null) return 'What this was before is known to the supervisor alone.';
-    const { type, link } = await this.#connection.call('files/stat', { snapshot, path, follow: false });
+    const { type, link } = await this.#connection
+      .of(session)
+      .call('files/stat', { snapshot, path, follow: false });
     if (type === 'file') return null;
     return link === null ? `This is a ${type}.` : `Symbolic link to ${JSON.stringify(link)}.`;
   }

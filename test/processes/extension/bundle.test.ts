@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 
 const DIST = join(import.meta.dirname, '../../../dist');
 /** A tenth of it is the parser of YAML, with which a deploy checks the profile itself; another one hands changes to git. */
-const MOST_BYTES = 800 * 1024;
+const MOST_BYTES = 840 * 1024;
 const MOST_AT_ONCE = 200 * 1024;
 
 test('the bundles of the extension are small', () => {
