@@ -54,6 +54,15 @@ test('never selects manual, labelled or pinned snapshots, bases of forks, or the
   expect(snapshotsToThin([at(400 * DAY)], new Set(), NOW)).toEqual([]);
 });
 
+test('a label that an agent gave keeps no snapshot, and a pin does', () => {
+  const old = 40 * DAY;
+  const ofAgent = { reason: 'agent', label: 'before the upgrade' } as const;
+  const newest = at(old, ofAgent);
+  const pinned = at(old + 1, { ...ofAgent, pinned: true });
+  const manual = at(old + 2, { ...ofAgent, reason: 'manual' });
+  expect(kept([newest, pinned, manual, at(old + 3, ofAgent)])).toEqual([newest, pinned, manual]);
+});
+
 test('thinning often keeps the same snapshots as thinning once', () => {
   const random = new SeededRandom(seedOfRun('thinning'));
   for (let round = 0; round < soakCount(200, 20_000); round += 1) {
