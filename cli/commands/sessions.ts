@@ -268,7 +268,9 @@ async function resume(
   await context.print(`${context.style.bold(sanitizeLine(session.name))} is ${session.status} (${how})`);
   const name = quoteForShell(session.name);
   if (undo === null) await context.printHint(`Look inside: holdfast exec ${name} -- ls -la`);
-  else await context.printHint(`Undo: holdfast snapshot restore ${name} ${undo}`);
+  else if (session.persistent) await context.printHint(`Undo: holdfast snapshot restore ${name} ${undo}`);
+  // Nothing is restored into an ephemeral session.
+  else await context.printHint(`The files before: holdfast snapshot fork ${undo}`);
 }
 
 function resumeSource(from: string): ResumeSource {

@@ -1,5 +1,5 @@
 import type { ResumeSource } from '../../protocol/snapshots.ts';
-import type { ChangeRequest, Restores } from '../snapshots/restores.ts';
+import { type ChangeRequest, type Restores, requirePersistent } from '../snapshots/restores.ts';
 import type { SnapshotService } from '../snapshots/snapshot-service.ts';
 import type { SessionMemory } from '../conversation/session-memory.ts';
 import type { Operations } from '../store/operations.ts';
@@ -47,6 +47,7 @@ export class SessionResume {
       case 'files':
         return null;
       case 'clean':
+        requirePersistent(session, 'reset');
         return await this.#reset(session, request);
       case 'memory':
         return await this.#reset(session, request, () => ({

@@ -99,6 +99,7 @@ export class Restores {
     const { snapshot, path, withState, opId } = request;
     const earlier = this.#options.operations.findResult(opId, RESTORE);
     if (earlier !== null) return AnswerSchema.parse(earlier.result);
+    requirePersistent(session, 'restored');
     if (withState) requireState(snapshot, path, this.#options.stateOf(session));
     return await this.changeWorkspace(session, 'before-restore', 'restored', request, async (row, undo) => {
       const { id, root } = snapshot;
@@ -129,12 +130,6 @@ export class Restores {
   ): Promise<T> {
     const { snapshotCreation, sessionMutex, lifecycle, records, seeding, writeLock } = this.#options;
     const { drain, requireIdle, finishCleans } = this.#options;
-    if (!session.persistent) {
-      throw new HoldfastError('not_supported', `The workspace of ${session.name} is not ${what}`, {
-        why: 'the session is ephemeral: its files are deleted with its sandbox',
-        next: 'start another session with `holdfast snapshot fork SNAPSHOT`',
-      });
-    }
     if (request.cancel) await drain(session.id, 'the workspace of its session was restored from a snapshot');
     requireIdle(session, what);
     const release = this.#options.access.acquireLease(session.id);
@@ -344,6 +339,15 @@ export class Restores {
     }
     return reported;
   }
+}
+
+/** Errors: `not_supported` for an ephemeral session. `what`: what its workspace is not, such as `restored`. */
+export function requirePersistent(session: SessionRow, what: string): void {
+  if (session.persistent) return;
+  throw new HoldfastError('not_supported', `The workspace of ${session.name} is not ${what}`, {
+    why: 'the session is ephemeral: its files are deleted with its sandbox',
+    next: 'start another session with `holdfast snapshot fork SNAPSHOT`',
+  });
 }
 
 /** An error of a later attempt. An earlier attempt may have touched files, whatever this one says. */

@@ -382,6 +382,26 @@ describe('what scripts rely on', () => {
     expect(await home.runOk(['exec', 'forgetful', '--', 'cat', 'file'])).toBe('old\n');
   });
 
+  test('resuming an ephemeral session from memory begins anew, and a fork has the files from before', async () => {
+    const brief = await writeProject(home.projects, shellProject('brief', 'persistence: ephemeral\n'));
+    await home.runOk(['deploy', brief]);
+    await home.runOk(['session', 'create', 'brief', '--name', 'short']);
+    await home.runOk(['memory', 'set', 'short', 'use tabs']);
+    await home.runOk(['prompt', 'short', 'echo old > file; echo old > ~/file']);
+    const { stderr } = await home.run(['session', 'resume', 'short', '--from', 'memory']);
+    const fork = /holdfast snapshot fork (snp-[a-z2-7]{16})/.exec(stderr)?.[1];
+    expect(await home.runOk(['exec', 'short', '--', 'sh', '-c', 'ls . ~'])).not.toMatch(/^file$/m);
+    expect(await home.runOk(['memory', 'show', 'short'])).toBe('use tabs\n');
+    expect(await home.runOk(['session', 'events', 'short', '--json'])).toMatch(
+      /"type":"conversation\.started-over"/,
+    );
+    await home.runOk(['snapshot', 'fork', fork ?? '', '--name', 'before']);
+    expect(await home.runOk(['exec', 'before', '--', 'cat', 'file'])).toBe('old\n');
+    expect(await home.run(['session', 'reset', 'short'])).toMatchObject({
+      stderr: expect.stringMatching(/^error not_supported: .*ephemeral/) as string,
+    });
+  });
+
   test('connect is a clean bridge: one line in, one line out', async () => {
     const bridge = Program.holdfast(home, 'connect');
     const client = { name: 'a test', version: '0.0.0', build: 'none', builtAt: 0 };
