@@ -1,6 +1,7 @@
 import type { PermissionOption } from '../../../protocol/agent-events.ts';
 import type { HoldfastError } from '../../../protocol/errors.ts';
-import { AgentConversation, type AgentConversationOptions, type AgentLaunch } from './agent-conversation.ts';
+import { AgentConversation, type AgentConversationOptions } from './agent-conversation.ts';
+import type { AgentLaunch } from './agent-process.ts';
 import { promptBlocks } from './prompt.ts';
 import type { AgentTurnOutcome } from './state.ts';
 

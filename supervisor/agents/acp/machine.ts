@@ -2,23 +2,21 @@ import type { ContentBlock } from '@agentclientprotocol/sdk';
 import type { PermissionOption } from '../../../protocol/agent-events.ts';
 import type { Permissions } from '../../../protocol/profile.ts';
 import { AgentSettings } from './agent-settings.ts';
+import { Answers } from './answers.ts';
 import { cutText } from './bounded-text.ts';
 import type { Commit, LiveText } from './effects.ts';
 import { Opening } from './opening.ts';
 import { Outbox, DEADLINES_MS, deadlineOf } from './outbox.ts';
-import { CANCELLED, SUCCEEDED, refusedOutcome, silentOutcome, stoppedOutcome } from './outcomes.ts';
+import { CANCELLED } from './outcomes.ts';
 import * as requests from './requests.ts';
-import type { AcpState, AgentTurn, AgentTurnOutcome, Connection, PendingRequest } from './state.ts';
+import type { AcpState, AgentTurn, AgentTurnOutcome, Connection } from './state.ts';
 import { TurnContent } from './turn-content.ts';
 import { WaitingPermissions } from './waiting-permissions.ts';
 import {
   CANCEL_REQUEST,
   CancelRequestSchema,
   FROM_AGENT,
-  PromptResultSchema,
   RPC_ERRORS,
-  type RpcError,
-  RpcErrorSchema,
   type RpcId,
   RpcIdSchema,
   UpdateParamsSchema,
@@ -46,6 +44,7 @@ export class AcpMachine {
   readonly #outbox: Outbox;
   readonly #settings: AgentSettings;
   readonly #opening: Opening;
+  readonly #answers: Answers;
   readonly #permissions: WaitingPermissions;
   #content: TurnContent | null;
 
@@ -55,6 +54,13 @@ export class AcpMachine {
     this.#outbox = new Outbox(this.state);
     this.#settings = new AgentSettings(this.state, this.#outbox);
     this.#opening = new Opening(this.state, this.#outbox, this.#settings, (outcome) => this.fail(outcome));
+    this.#answers = new Answers({
+      state: this.state,
+      outbox: this.#outbox,
+      settings: this.#settings,
+      opening: this.#opening,
+      end: (outcome) => this.fail(outcome),
+    });
     this.#permissions = new WaitingPermissions(this.state, this.#outbox, options);
     const { turn } = this.state;
     this.#content = turn === null ? null : new TurnContent(turn, this.#outbox);
@@ -210,7 +216,7 @@ export class AcpMachine {
     const late = connection.pending.filter(({ deadline }) => deadline !== null && now >= deadline);
     if (late.length === 0) return;
     connection.pending = connection.pending.filter((one) => !late.includes(one));
-    for (const pending of late) this.#onLate(connection, pending, now);
+    for (const pending of late) this.#answers.onLate(connection, pending, now);
   }
 
   /** Time in which the agent could not run: its deadlines do not come nearer. */
@@ -250,7 +256,7 @@ export class AcpMachine {
     const { id, method, params } = message as { id?: unknown; method?: unknown; params?: unknown };
     const rpcId = RpcIdSchema.safeParse(id);
     if (typeof method !== 'string') {
-      if (typeof id === 'number') this.#onAnswer(id, message, now);
+      if (typeof id === 'number') this.#answers.receive(id, message, now);
       else this.#outbox.notice('unknown_answer', 'The agent answered a request that was not made');
     } else if (id === undefined || id === null) this.#onNotification(method, params, line.length, now);
     else if (rpcId.success) this.#onRequest(rpcId.data, method, params, line.length);
@@ -271,96 +277,6 @@ export class AcpMachine {
       unstorable: 'it could not be stored',
     }[why];
     this.#outbox.notice('message_skipped', `A message of ${bytes} bytes was left out: ${reason}`, true);
-  }
-
-  #onAnswer(id: number, message: object, now: number): void {
-    const { connection } = this.state;
-    const at = connection?.pending.findIndex((one) => one.id === id) ?? -1;
-    const [pending] = connection === null || at === -1 ? [] : connection.pending.splice(at, 1);
-    if (connection === null || pending === undefined) {
-      this.#outbox.notice(
-        'unknown_answer',
-        'The agent answered a request that was not made, or answered twice',
-      );
-      return;
-    }
-    const { result, error } = message as { result?: unknown; error?: unknown };
-    const failure =
-      error === undefined || error === null
-        ? null
-        : RpcErrorSchema.catch({ code: 0, message: 'unknown' }).parse(error);
-    switch (pending.what) {
-      case 'initialize': {
-        if (failure === null) this.#opening.onInitialized(connection, result, now);
-        else this.#opening.refuse('to begin', failure);
-        return;
-      }
-      case 'new':
-      case 'load':
-      case 'resume': {
-        if (failure === null) this.#opening.onOpened(connection, pending.what, result, now);
-        else
-          this.#opening.onNotOpened(connection, pending.what, cutText(failure.message, 1000), failure, now);
-        return;
-      }
-      case 'set':
-        if (failure !== null) {
-          const { id: setting = '', value = '' } = pending.setting ?? {};
-          this.#outbox.notice(
-            'setting_refused',
-            `The agent does not set ${setting} to ${value}: ${failure.message}`,
-            true,
-          );
-        } else this.#settings.onSet(connection, pending, result);
-        {
-          this.#settings.proceed(connection);
-          return;
-        }
-      case 'prompt': {
-        this.#onPromptAnswered(result, failure);
-        return;
-      }
-    }
-  }
-
-  #onLate(connection: Connection, { what, setting }: PendingRequest, now: number): void {
-    switch (what) {
-      case 'load':
-      case 'resume': {
-        this.#opening.onNotOpened(connection, what, 'it did not answer in time', null, now);
-        return;
-      }
-      case 'set':
-        this.#outbox.notice(
-          'setting_refused',
-          `The agent did not answer when ${setting?.id ?? ''} was set`,
-          true,
-        );
-        {
-          this.#settings.proceed(connection);
-          return;
-        }
-      case 'initialize':
-      case 'new': {
-        this.fail(
-          silentOutcome(what === 'new' ? '`session/new`' : '`initialize`', DEADLINES_MS[what] / 1000),
-        );
-        return;
-      }
-      case 'prompt':
-        return;
-    }
-  }
-
-  #onPromptAnswered(result: unknown, failure: RpcError | null): void {
-    const { turn } = this.state;
-    if (turn?.outcome !== null) return;
-    if (failure !== null) {
-      this.#end(turn, turn.isCancelled ? CANCELLED : refusedOutcome('the prompt', failure));
-      return;
-    }
-    const { success, data } = PromptResultSchema.safeParse(result);
-    this.#end(turn, success ? stoppedOutcome(data.stopReason, turn.isCancelled) : SUCCEEDED);
   }
 
   #onNotification(method: string, params: unknown, size: number, now: number): void {
