@@ -2,6 +2,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { Params } from '../../protocol/methods.ts';
 import { COMMENT_LIMITS, type ReviewComment } from '../../protocol/review-comments.ts';
 import { REVIEW_LIMITS } from '../../protocol/review.ts';
+import { TimeSlice } from '../../protocol/time-slice.ts';
 import { type ObjectReader, parseHash } from '../../snapshot-format/objects.ts';
 import type { Ids } from '../base/ids.ts';
 import { isoTime } from '../base/iso-time.ts';
@@ -12,7 +13,7 @@ import type { Operations } from '../store/operations.ts';
 import type { CommentRow, ReviewCommentRows } from '../store/review-comments.ts';
 import type { ReviewRow } from '../store/reviews.ts';
 import type { SessionRow } from '../store/sessions.ts';
-import { findQuote, linesOf } from './comment-anchor.ts';
+import { AnchorText } from './comment-anchor.ts';
 import { commentsPrompt } from './comments-prompt.ts';
 import type { Reviews } from './reviews.ts';
 
@@ -46,11 +47,12 @@ export class ReviewComments {
   ): Promise<ReviewComment> {
     const { reviews, commentRows, operations, ids, now } = this.#options;
     const quote = await reviews.withOpen(session.id, signal, async ({ row }, reader) => {
-      const all = linesOf((await contentOf(reader, row, path, side)) ?? Buffer.alloc(0));
-      if (lines.start < lines.end && lines.end <= all.length)
-        return Buffer.concat(all.slice(lines.start, lines.end));
+      const all = await textOf(reader, row, path, side);
+      const count = all?.lines ?? 0;
+      if (all !== null && lines.start < lines.end && lines.end <= count)
+        return Buffer.from(all.slice(lines.start, lines.end));
       throw new HoldfastError('not_found', `${path} has no lines ${lines.start + 1} to ${lines.end}`, {
-        why: all.length === 0 ? 'it is no text that can be read here' : `it has ${all.length} lines there`,
+        why: count === 0 ? 'it is no text that can be read here' : `it has ${count} lines there`,
         next: 'see `holdfast review diff SESSION PATH`',
       });
     });
@@ -85,15 +87,20 @@ export class ReviewComments {
     if (rows.length === 0) return [];
     try {
       return await reviews.withOpen(session.id, signal, async ({ row }, reader) => {
-        const texts = new Map<string, Promise<Buffer | null>>();
+        const slices = new TimeSlice(signal);
+        // Both sides of one path at most: the rows are in the order of their paths.
+        const texts = new Map<string, AnchorText | null>();
+        let textsOf: string | null = null;
         const found: ReviewComment[] = [];
         for (const comment of rows) {
           const { path, side, start, end, quote } = comment;
-          const key = `${side} ${path}`;
-          const reading = texts.get(key) ?? contentOf(reader, row, path, side);
-          texts.set(key, reading);
-          const text = await reading;
-          const at = text === null ? null : findQuote(text, Buffer.from(quote), start);
+          if (slices.isUsedUp) await slices.yieldToEventLoop();
+          if (path !== textsOf) texts.clear();
+          textsOf = path;
+          const known = texts.get(side);
+          const text = known === undefined ? await textOf(reader, row, path, side) : known;
+          texts.set(side, text);
+          const at = text?.find(Buffer.from(quote), start) ?? null;
           found.push(viewOf(comment, { lines: at === null ? null : { start: at, end: at + end - start } }));
         }
         return found;
@@ -150,16 +157,16 @@ export class ReviewComments {
 }
 
 /** The text of a side; null for what is no file, no text, or too large. */
-async function contentOf(
+async function textOf(
   reader: ObjectReader,
   { baseRoot, targetRoot }: ReviewRow,
   path: string,
   side: 'base' | 'target',
-): Promise<Buffer | null> {
+): Promise<AnchorText | null> {
   const files = new SnapshotFiles(reader, parseHash(side === 'base' ? baseRoot : targetRoot));
   try {
     const { bytes, size } = await files.read(path, { length: REVIEW_LIMITS.textBytes });
-    return size > REVIEW_LIMITS.textBytes || bytes.includes(0) ? null : bytes;
+    return size > REVIEW_LIMITS.textBytes || bytes.includes(0) ? null : new AnchorText(bytes);
   } catch (error) {
     if (error instanceof HoldfastError && error.code.startsWith('file_')) return null;
     throw error;

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { randomIds } from '../../../supervisor/base/ids.ts';
 import { KeyedMutex } from '../../../supervisor/base/keyed-mutex.ts';
-import { findQuote } from '../../../supervisor/reviews/comment-anchor.ts';
+import { AnchorText } from '../../../supervisor/reviews/comment-anchor.ts';
 import { ReviewComments } from '../../../supervisor/reviews/review-comments.ts';
 import { ReviewTrees } from '../../../supervisor/reviews/review-trees.ts';
 import { Reviews } from '../../../supervisor/reviews/reviews.ts';
@@ -118,11 +118,41 @@ test('lines that are not there, and too many of them, are refused', async () => 
 });
 
 test('of equal lines the nearest ones are found, and a whole quote only', () => {
-  const text = Buffer.from(lines('x', 'y', 'a', 'x', 'y', 'b', 'x'));
-  expect(findQuote(text, Buffer.from('x\ny\n'), 4)).toBe(3);
-  expect(findQuote(text, Buffer.from('x\ny\n'), 0)).toBe(0);
-  expect(findQuote(text, Buffer.from('x'), 9)).toBe(6);
-  expect(findQuote(text, Buffer.from('y\nb\n'), 0)).toBe(4);
-  expect(findQuote(text, Buffer.from('b\nx\nmore'), 0)).toBeNull();
-  expect(findQuote(Buffer.alloc(0), Buffer.from('x'), 0)).toBeNull();
+  const text = lines('x', 'y', 'a', 'x', 'y', 'b', 'x');
+  const find = (quote: string, start: number, within = text) =>
+    new AnchorText(Buffer.from(within)).find(Buffer.from(quote), start);
+  expect(find('x\ny\n', 4)).toBe(3);
+  expect(find('x\ny\n', 0)).toBe(0);
+  expect(find('x', 9)).toBe(6);
+  // Equally near: the upper one.
+  expect(find('x\n', 5, lines('x', '', '', '', 'x', '', 'x'))).toBe(4);
+  expect(find('y\nb\n', 0)).toBe(4);
+  expect(find('b\nx\nmore', 0)).toBeNull();
+  // Parts of lines are none.
+  expect(find('x\n', 0, lines('xx', 'x x', 'ax'))).toBeNull();
+  expect(find('\n', 0, lines('x'))).toBeNull();
+  expect(find('\n', 0, lines('x', '', 'x'))).toBe(1);
+  expect(find('end', 0, 'x\nend')).toBe(1);
+  expect(find('x', 0, '')).toBeNull();
+});
+
+test('lines are taken whole, with or without a line feed at the end', () => {
+  const slices = (text: string) => {
+    const anchors = new AnchorText(Buffer.from(text));
+    return Array.from({ length: anchors.lines }, (_, at) => anchors.slice(at, at + 1).toString());
+  };
+  expect(slices('')).toEqual([]);
+  expect(slices('\n')).toEqual(['\n']);
+  expect(slices('one')).toEqual(['one']);
+  expect(slices('one\n\ntwo')).toEqual(['one\n', '\n', 'two']);
+  expect(new AnchorText(Buffer.from('a\nb\nc')).slice(1, 3).toString()).toBe('b\nc');
+});
+
+test('many comments about a file that is nothing but line feeds are found again, also where they are gone', () => {
+  const text = new AnchorText(Buffer.alloc(2 ** 20, '\n'));
+  const gone = Buffer.from('\n'.repeat(150) + 'x\n');
+  for (let nth = 0; nth < 500; nth += 1) {
+    expect(text.find(Buffer.from('\n\n'), nth * 2000)).toBe(nth * 2000);
+    expect(text.find(gone, nth * 2000)).toBeNull();
+  }
 });
