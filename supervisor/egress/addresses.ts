@@ -37,6 +37,16 @@ for (const [network, prefix] of SPECIAL_IPV4) special.addSubnet(network, prefix,
 for (const [network, prefix] of SPECIAL_IPV6) special.addSubnet(network, prefix, 'ipv6');
 const global6 = new BlockList();
 global6.addSubnet(...GLOBAL_IPV6, 'ipv6');
+/** Addresses of no machine, with which a system connects to itself. */
+const unspecified = new BlockList();
+unspecified.addSubnet('0.0.0.0', 8, 'ipv4');
+unspecified.addAddress('::', 'ipv6');
+unspecified.addSubnet('::ffff:0.0.0.0', 104, 'ipv6');
+
+/** Whether the address names no machine: nobody may connect to it, whatever a rule says. */
+export function isUnspecifiedAddress(address: string): boolean {
+  return unspecified.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
+}
 
 /**
  * Whether the address is globally reachable and not one of `own`: this machine's addresses, with its other services.

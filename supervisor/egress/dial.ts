@@ -1,6 +1,6 @@
 import { connect, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { type EgressReason, HOST_MACHINE } from '../../protocol/egress.ts';
-import { isPublicAddress } from './addresses.ts';
+import { isPublicAddress, isUnspecifiedAddress } from './addresses.ts';
 import { addressVerdict, type Rule } from './decide.ts';
 import type { ResolveName } from './resolver.ts';
 
@@ -78,7 +78,9 @@ export async function resolveAllowedAddresses(
     const passes = verdict === 'named' || (verdict === 'unnamed' && isPublicAddress(address));
     // A host requested by its address has been decided already.
     const isDecided = address === host || isHostMachine;
-    return { address, verdict, passes: passes || (isDecided && verdict !== 'denied') };
+    // The supervisor would reach its own loopback interface with it.
+    const isNobodys = isUnspecifiedAddress(address);
+    return { address, verdict, passes: !isNobodys && (passes || (isDecided && verdict !== 'denied')) };
   });
   const passed = verdicts.filter(({ passes }) => passes).map(({ address }) => address);
   if (passed.length > 0) return passed;

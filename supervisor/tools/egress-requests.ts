@@ -1,9 +1,11 @@
+import { isIP } from 'node:net';
 import { AGENT_TOOL_LIMITS } from '../../protocol/agent-tools.ts';
 import type { PermissionOption } from '../../protocol/agent-events.ts';
 import { HOST_MACHINE, formatHostPattern, isLoopback, parseHostPattern } from '../../protocol/egress.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Permissions } from '../agents/permissions.ts';
 import type { Ids } from '../base/ids.ts';
+import { isPublicAddress, isUnspecifiedAddress } from '../egress/addresses.ts';
 import { decide } from '../egress/decide.ts';
 import type { Policies } from '../egress/policies.ts';
 import type { EventLog } from '../history/event-log.ts';
@@ -54,11 +56,12 @@ export class EgressRequests {
    * that is denied, `overloaded` for too many questions, `timeout` while nobody has answered.
    */
   async ask(sessionId: string, wanted: WantedHost, signal: AbortSignal): Promise<string> {
-    const { host, port, shown } = parseHost(wanted.host);
+    const wantedHost = parseHost(wanted.host);
+    const { host, port, shown } = wantedHost;
     const verdict = decide(this.#options.policies.rulesOf(sessionId), host, port);
     if (verdict.allowed) return `${shown} is allowed already: connect through the proxy of the sandbox.`;
     if (verdict.reason === 'denied') throw rejected(shown, 'a rule denies it');
-    const id = this.#find(sessionId, shown) ?? this.#insert(sessionId, shown, wanted.reason);
+    const id = this.#find(sessionId, shown) ?? this.#insert(sessionId, wantedHost, wanted.reason);
     const { answeredAt, answer } = await this.#answerTo(id, signal);
     if (answeredAt === null) {
       throw new HoldfastError('timeout', `Nobody has answered yet whether ${shown} may be reached`, {
@@ -96,18 +99,17 @@ export class EgressRequests {
     return null;
   }
 
-  #insert(sessionId: string, host: string, reason: string): string {
+  #insert(sessionId: string, { host, shown }: ParsedHost, reason: string): string {
     const { database, permissionRows, events, ids, now } = this.#options;
     const turnId = this.#runningTurn(sessionId);
     const id = ids.next('perm');
     const kind = 'fetch';
     // Our words come first: the agent's own must not pass for them.
-    const where = host.startsWith(`${HOST_MACHINE.name}:`) ? `${host}, a port of your own machine` : host;
-    const title = `Open the network to ${where}. The agent says: ${oneLine(reason)}`;
+    const title = `Open the network to ${shown}${warningOf(host)}. The agent says: ${oneLine(reason)}`;
     const options = [...OPTIONS];
     database.transaction(() => {
       permissionRows.insert({
-        ...{ id, sessionId, turnId, kind, title, options, host },
+        ...{ id, sessionId, turnId, kind, title, options, host: shown },
         locations: [],
         askedAt: now(),
       });
@@ -135,8 +137,23 @@ export class EgressRequests {
   }
 }
 
+interface ParsedHost {
+  /** Canonical. */
+  readonly host: string;
+  readonly port: number;
+  /** The text of its rule. */
+  readonly shown: string;
+}
+
+/** What a person has to know about a host that is not somewhere in the internet; empty for the others. */
+function warningOf(host: string): string {
+  if (host === HOST_MACHINE.name) return ', a port of your own machine';
+  const isPrivate = isIP(host) !== 0 && !isPublicAddress(host);
+  return isPrivate ? ', an address of your own machine or network' : '';
+}
+
 /** One host and one port: what a person decides about must be plain. */
-function parseHost(text: string): { host: string; port: number; shown: string } {
+function parseHost(text: string): ParsedHost {
   const pattern = parseHostPattern(text);
   const why =
     'refused' in pattern
@@ -145,7 +162,9 @@ function parseHost(text: string): { host: string; port: number; shown: string } 
         ? 'name one host, without a wildcard'
         : isLoopback(pattern.host)
           ? 'this address is the sandbox itself, which needs no permission'
-          : null;
+          : isIP(pattern.host) !== 0 && isUnspecifiedAddress(pattern.host)
+            ? 'this is the address of no machine'
+            : null;
   if ('refused' in pattern || why !== null) {
     throw new HoldfastError('invalid_params', 'This is not a host that can be asked for', {
       ...(why === null ? {} : { why }),

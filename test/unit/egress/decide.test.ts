@@ -188,4 +188,22 @@ describe('an address', () => {
     await expect(checked('1.0.0.1')).rejects.toMatchObject({ reason: 'denied' });
     await expect(checked()).rejects.toMatchObject({ reason: 'not_resolved' });
   });
+
+  test('what is the address of no machine is never dialed: a system would reach itself with it', async () => {
+    const none = (): Promise<readonly string[]> => Promise.resolve([]);
+    for (const [address, rule] of [
+      ['0.0.0.0', '0.0.0.0'],
+      ['0.1.2.3', '0.1.2.3'],
+      ['::', '[::]'],
+    ] as const)
+      await expect(
+        resolveAllowedAddresses(address, 8080, [allow(`${rule}:8080`)], none),
+      ).rejects.toMatchObject({ reason: 'private_address', address });
+    const found = (): Promise<readonly string[]> =>
+      Promise.resolve(['0.0.0.0', '::', '::ffff:0.0.0.0', '1.1.1.1']);
+    const rules = [allow('a.test'), allow('0.0.0.0'), allow('[::]')];
+    expect(await resolveAllowedAddresses('a.test', 443, rules, found)).toEqual(['1.1.1.1']);
+    // Addresses of a network stay those that a person can allow.
+    expect(await resolveAllowedAddresses('10.0.0.5', 443, [allow('10.0.0.5')], none)).toEqual(['10.0.0.5']);
+  });
 });

@@ -178,7 +178,14 @@ describe('a host that an agent asks for', () => {
 
   test('is one host, in plain words', async () => {
     const tools = givenTools();
-    const local = ['localhost', '127.0.0.1', 'host.holdfast.internal'];
+    const local = [
+      'localhost',
+      '127.0.0.1',
+      'host.holdfast.internal',
+      '0.0.0.0:8080',
+      '0.1.2.3',
+      '[::]:8080',
+    ];
     for (const host of ['*.example.com', '*', 'http://example.com/', 'a b', ...local])
       expect((await tools.call('egress_request', { host, reason: 'x' })).failed).toBe(true);
     expect(tools.waiting().permissions).toEqual([]);
@@ -197,6 +204,21 @@ describe('a host that an agent asks for', () => {
     await asked(tools);
     expect(tools.waiting().permissions[0]?.title).toContain('a port of your own machine');
     tools.permissions.closeOf(turnId(0));
+  });
+
+  test('an address that is not public is named as such', async () => {
+    const tools = givenTools();
+    const hosts = ['10.1.2.3:5432', '172.17.0.1:5432', '169.254.169.254:80', '[fd00::1]:22'];
+    const calls = hosts.map((host) => tools.call('egress_request', { host, reason: 'a public service' }));
+    await asked(tools, 4);
+    expect(tools.waiting().permissions.map(({ title }) => title)).toEqual(
+      hosts.map(
+        (host) =>
+          `Open the network to ${host}, an address of your own machine or network. The agent says: a public service`,
+      ),
+    );
+    tools.permissions.closeOf(turnId(0));
+    await Promise.all(calls);
   });
 
   test('four questions wait at a time', async () => {
