@@ -69,6 +69,8 @@ function changesOf(step: Step, entry: EventEntry): readonly ItemChange[] {
   switch (entry.type) {
     case 'turn.queued':
       return queued(step, entry.data);
+    case 'turn.edited':
+      return edited(step, entry.data);
     case 'turn.started':
       return placePrompt(step, entry.data.turnId);
     case 'turn.output':
@@ -197,6 +199,14 @@ function queued(step: Step, data: Data<'turn.queued'>): readonly ItemChange[] {
     state: 'queued',
   };
   return [{ key: promptKey(turnId), item }];
+}
+
+/** A prompt that waits keeps its place in the queue. */
+function edited(step: Step, { turnId, preview }: Data<'turn.edited'>): readonly ItemChange[] {
+  const key = promptKey(turnId);
+  const prompt = step.find('prompt', key);
+  if (prompt?.state !== 'queued') return [];
+  return [{ key, item: { ...prompt, seq: step.seq, contents: step.contents, preview } }];
 }
 
 function placePrompt(step: Step, turnId: string): readonly ItemChange[] {

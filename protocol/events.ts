@@ -88,6 +88,13 @@ export const EVENT_SCHEMAS = {
     content: ContentSchema.nullable(),
     timeoutMs: z.number().int().positive(),
   }),
+  /** The input of a turn that still waits was replaced; the data is that of the new one. */
+  'turn.edited': z.object({
+    turnId: TurnIdSchema,
+    inputBytes: bytes,
+    preview: z.string(),
+    content: ContentSchema,
+  }),
   'turn.started': z.object({
     turnId: TurnIdSchema,
     case: DispatchCaseSchema,

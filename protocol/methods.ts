@@ -335,6 +335,19 @@ export const METHODS = {
     repeat: 'opId',
     whenDamaged: 'refused',
   },
+  /** Replaces the input of a turn that waits in the queue, given as in `turn/start`. Fails with `invalid_state` once it has begun. */
+  'turn/edit': {
+    params: z.object({
+      turn: TurnIdSchema,
+      input: z.json().optional(),
+      prompt: z.string().optional(),
+      opId,
+    }),
+    result: z.object({ turn: TurnSchema }),
+    bytes: 'params',
+    repeat: 'opId',
+    whenDamaged: 'refused',
+  },
   'turn/show': {
     params: z.object({ turn: TurnIdSchema }),
     result: z.object({ turn: TurnSchema }),

@@ -7,20 +7,23 @@ import { showAgentTurn } from '../conversation/agent-turn.ts';
 import { UsageError } from '../failure.ts';
 import { followTurn, TurnInterrupts } from '../follow-turn.ts';
 import { durationValue, positiveInteger } from '../option-values.ts';
+import { newOpId } from '../op-id.ts';
 import type { Registry } from '../registry.ts';
 import { formatJson } from '../render/json.ts';
 import { formatDuration, formatRelativeTime, formatSize } from '../render/quantity.ts';
 import { formatTurnSnapshot } from '../render/snapshot.ts';
 import { formatFields, formatTable } from '../render/table.ts';
 import { sanitizeLine, sanitizeLines } from '../render/text.ts';
+import { readInput } from '../turn-input.ts';
 import { fetchAgentKind, inferAgentKind, createSinks } from '../turn-output.ts';
 import type { AgentKind } from '../turn-output.ts';
 import { printResult } from '../turn-result.ts';
 
 export function registerTurns(registry: Registry): void {
-  const group = registry.group('turn', 'show, wait for and cancel turns');
+  const group = registry.group('turn', 'show, edit, wait for and cancel turns');
   registerShow(registry, group);
   registerList(registry, group);
+  registerEdit(registry, group);
   registerCancel(registry, group);
   registerWait(registry, group);
 }
@@ -62,6 +65,24 @@ function registerList(registry: Registry, group: Command): void {
     if (context.json) await context.printJson({ turns });
     else if (turns.length === 0) await context.print('This session has no turns yet.');
     else await context.print(...turnTable(context, turns));
+    return undefined;
+  });
+}
+
+function registerEdit(registry: Registry, group: Command): void {
+  const command = registry.command(group, {
+    usage: 'edit <turn> <prompt>',
+    description: 'replace the prompt of a turn that waits in the queue; - reads standard input',
+    examples: ["holdfast turn edit turn-… 'Run the tests, and mend what fails'"],
+  });
+  registry.setAction(command, async (context, _options, id: string, prompt: string) => {
+    const params = { turn: checkedId(id), opId: newOpId() };
+    const { turn } = await context.call('turn/edit', params, { bytes: await readInput(context.io, prompt) });
+    if (context.json) await context.printJson({ turn });
+    else
+      await context.print(
+        `${turn.turnId} has the new prompt${turn.ahead > 0 ? `, ${turn.ahead} ahead of it` : ''}`,
+      );
     return undefined;
   });
 }

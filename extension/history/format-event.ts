@@ -32,6 +32,8 @@ function summarize(entry: EventEntry, text: string | undefined): Summary {
       return { line: `${data.from} → ${data.to} (${data.why})` };
     case 'turn.queued':
       return { line: `${data.turnId}  ${data.kind}, ${data.inputBytes} bytes`, block: text ?? data.preview };
+    case 'turn.edited':
+      return { line: `${data.turnId}  ${data.inputBytes} bytes`, block: text ?? data.preview };
     case 'turn.started':
       return { line: `${data.turnId}  ${data.case}` };
     case 'turn.output':

@@ -20,6 +20,8 @@ export function formatTranscript(event: SessionEvent, text?: string): string {
   switch (type) {
     case 'turn.queued':
       return `\n❯ ${truncate(sanitizeLines(text ?? data.preview))}   · ${clock(event.at)}\n`;
+    case 'turn.edited':
+      return `\n❯ ${truncate(sanitizeLines(text ?? data.preview))}   · edited ${clock(event.at)}\n`;
     case 'turn.output':
       // The end of the turn shows its result.
       if (data.stream === 'result') return '';

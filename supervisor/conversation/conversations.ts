@@ -137,6 +137,7 @@ export class Conversations {
     for (const event of events) {
       for (const change of this.#changesOf(event)) {
         if (change.item.id === event.seq) items += 1;
+        if (event.type === 'turn.edited') this.#removeWords(event.sessionId, change.item.id);
         this.rows.save(sessionId, change);
         this.#addWords(event, change);
       }
@@ -154,6 +155,13 @@ export class Conversations {
       this.#options.log.warn('an event is not shown', { session: event.sessionId, seq: event.seq, why });
       return [];
     }
+  }
+
+  /** Those of a prompt that another one replaces. */
+  #removeWords(sessionId: string, item: number): void {
+    const [content] = this.rows.get(sessionId, item)?.contents ?? [];
+    const text = content === undefined ? null : this.#read(sessionId, content);
+    if (text !== null) this.index?.removeText(sessionId, item, text);
   }
 
   #addWords(event: SessionEvent, { item }: ItemChange): void {
@@ -186,6 +194,7 @@ function contentToIndex(entry: EventEntry): Content | null {
   if (content === null) return null;
   switch (entry.type) {
     case 'turn.queued':
+    case 'turn.edited':
     case 'turn.ended':
     case 'memory.changed':
       return isText(content) ? content : null;

@@ -98,6 +98,21 @@ export class WordIndex {
     return { found, next: next > 0 ? next : null };
   }
 
+  /** Removes a text that `add` was given. Call it in a transaction. */
+  removeText(sessionId: string, item: number, text: string): void {
+    // No search finds a text without words.
+    const match = matchExpression(text, sessionId);
+    if (match === null) return;
+    const rows = this.#database.all(
+      `SELECT rowid AS id FROM ${INDEX} WHERE ${INDEX} MATCH ? AND item = ? AND text = ?`,
+      match,
+      item,
+      text,
+    );
+    for (const row of rows)
+      this.#database.run(`DELETE FROM ${INDEX} WHERE rowid = ?`, parseRow(IdSchema, INDEX, row).id);
+  }
+
   /** Removes up to `limit` texts of a session; returns how many there were. Call it in a transaction. */
   remove(sessionId: string, limit: number): number {
     const ids = this.#database

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { SessionEvent } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { HandoffIdSchema, ManifestIdSchema } from '../../protocol/handoff.ts';
 import type { Params, Result } from '../../protocol/methods.ts';
@@ -17,6 +18,8 @@ import { changesPage, entryOf, readContents, type TreePair } from './changed-fil
 
 const IdsSchema = z.object({ handoff: HandoffIdSchema, manifest: ManifestIdSchema });
 const RecordedSchema = z.object({ handoffId: HandoffIdSchema });
+/** Data of `turn.queued` and `turn.edited`. */
+const PromptSchema = z.object({ turnId: z.string(), preview: z.string() });
 /** How many prompts a client gets for its commit message. */
 const MAX_PROMPTS = 20;
 const PAGE_EVENTS = 1000;
@@ -182,12 +185,21 @@ export class HandoffService {
     }
   }
 
-  /** Beginnings of the prompts, the oldest first. */
+  /** Beginnings of the prompts as they were last edited, the oldest first. */
   #prompts(sessionId: string): string[] {
-    const queued = this.#options.events.read(sessionId, { type: 'turn.queued', limit: MAX_PROMPTS });
-    return queued.flatMap(({ data }) => {
-      const { preview } = z.object({ preview: z.string() }).safeParse(data).data ?? {};
-      return preview === undefined ? [] : [preview.slice(0, 2000)];
-    });
+    const { events } = this.#options;
+    const promptsIn = (page: readonly SessionEvent[]) =>
+      page.flatMap(({ data }) => PromptSchema.safeParse(data).data ?? []);
+    const queued = promptsIn(events.read(sessionId, { type: 'turn.queued', limit: MAX_PROMPTS }));
+    const previews = new Map(queued.map(({ turnId, preview }) => [turnId, preview]));
+    for (let after = 0; ;) {
+      const page = events.read(sessionId, { type: 'turn.edited', after, limit: PAGE_EVENTS });
+      for (const { turnId, preview } of promptsIn(page))
+        if (previews.has(turnId)) previews.set(turnId, preview);
+      const last = page.at(-1);
+      if (last === undefined || page.length < PAGE_EVENTS)
+        return [...previews.values()].map((preview) => preview.slice(0, 2000));
+      after = last.seq;
+    }
   }
 }

@@ -120,6 +120,7 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
     case 'sandbox.removed':
       return { ...state, codeVersion: null };
     case 'turn.queued':
+    case 'turn.edited':
     case 'turn.started':
     case 'turn.restarted':
     case 'turn.worker':
@@ -221,6 +222,8 @@ function queued(data: Extract<EventEntry, { type: 'turn.queued' }>['data']): Pro
 
 function applyToTurn(turn: ProjectedTurn, entry: Exclude<TurnEntry, { type: 'turn.queued' }>): ProjectedTurn {
   switch (entry.type) {
+    case 'turn.edited':
+      return { ...turn, inputBytes: entry.data.inputBytes };
     case 'turn.started': {
       const { turnId: _, case: dispatchCase, ...rest } = entry.data;
       return { ...turn, ...rest, dispatchCase, status: 'running' };

@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
+import type { Content } from '../../protocol/contents.ts';
 import type { SessionEvent } from '../../protocol/entities.ts';
 import { type EventEntry, parseEvent } from '../../protocol/events.ts';
 import { MANIFEST_LIMITS, type Manifest } from '../../protocol/manifest.ts';
@@ -57,6 +58,8 @@ export async function summarizeHistory({
 class Summary {
   readonly #statuses = new Map<string, string>();
   readonly #models = new Map<string, string>();
+  /** The inputs of turns that were edited while they waited. */
+  readonly #edited = new Map<string, Content>();
   readonly #turns: Turn[] = [];
   readonly #hosts = new Map<string, Host>();
   readonly #handoffs: Manifest['handoffs']['listed'] = [];
@@ -77,6 +80,12 @@ class Summary {
         if (turnId !== null && option === 'model' && this.#turns.length < MANIFEST_LIMITS.turns)
           // The newest value, because that of the end comes first.
           this.#models.set(turnId, this.#models.get(turnId) ?? value.slice(0, MODEL_CHARACTERS));
+        return;
+      }
+      case 'turn.edited': {
+        const { turnId, content } = entry.data;
+        if (this.#turns.length < MANIFEST_LIMITS.turns)
+          this.#edited.set(turnId, this.#edited.get(turnId) ?? content);
         return;
       }
       case 'turn.queued':
@@ -125,10 +134,11 @@ class Summary {
   }
 
   #addTurn(
-    { turnId, kind, content }: Extract<EventEntry, { type: 'turn.queued' }>['data'],
+    { turnId, kind, content: queued }: Extract<EventEntry, { type: 'turn.queued' }>['data'],
     at: string,
   ): void {
     this.#turnCount += 1;
+    const content = this.#edited.get(turnId) ?? queued;
     if (this.#turns.length < MANIFEST_LIMITS.turns) {
       this.#turns.push({
         id: turnId,
@@ -141,6 +151,7 @@ class Summary {
     }
     this.#statuses.delete(turnId);
     this.#models.delete(turnId);
+    this.#edited.delete(turnId);
   }
 
   #addEgress(data: Extract<EventEntry, { type: 'egress' }>['data']): void {

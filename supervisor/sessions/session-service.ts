@@ -22,7 +22,7 @@ import type { SessionCreation } from './session-creation.ts';
 import type { SessionViews } from './session-views.ts';
 import type { Resumed, ResumeRequest, SessionResume } from './session-resume.ts';
 import { workspaceSpec } from '../sandboxes/sandbox-spec.ts';
-import type { TurnRequest, TurnRequests } from './turn-requests.ts';
+import type { TurnEdit, TurnRequest, TurnRequests } from './turn-requests.ts';
 import { isoTime } from '../base/iso-time.ts';
 
 export interface SessionServiceOptions {
@@ -135,6 +135,11 @@ export class SessionService {
       turn: queue.view(queue.get(turn.id)),
       session: this.view(this.#row(turn.sessionId)),
     };
+  }
+
+  editTurn(edit: TurnEdit): Turn {
+    const { requests, queue } = this.#options;
+    return queue.view(requests.edit(edit));
   }
 
   resume(row: SessionRow, request: ResumeRequest): Promise<Resumed> {

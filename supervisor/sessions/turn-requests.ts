@@ -18,6 +18,12 @@ export interface TurnRequest {
   readonly opId?: string | undefined;
 }
 
+export interface TurnEdit {
+  readonly turn: string;
+  readonly input: Buffer;
+  readonly opId?: string | undefined;
+}
+
 export interface TurnRequestsOptions {
   readonly sessions: Sessions;
   readonly profiles: Profiles;
@@ -62,6 +68,13 @@ export class TurnRequests {
     await queue.start(row.id);
     if (row.status === 'paused') beginThaw(row.id);
     return turn;
+  }
+
+  /** Replaces the input of a turn that waits. A repeated `opId` returns the turn as it is by then. */
+  edit({ turn, input, opId }: TurnEdit): TurnRow {
+    const { operations, queue } = this.#options;
+    const { result } = operations.runOnce(opId, 'turn.edit', () => ({ turnId: queue.edit(turn, input).id }));
+    return queue.get(result.turnId);
   }
 
   #isRepeated({ opId }: TurnRequest): boolean {

@@ -111,20 +111,29 @@ export class Turns {
    * input.
    */
   insert(turn: NewTurn): Content {
-    if (turn.input.length > TURN_INPUT_BYTES) {
-      throw new HoldfastError('file_too_large', 'The input of the turn is too large', {
-        why: `it has ${turn.input.length} bytes, and the maximum is ${TURN_INPUT_BYTES}`,
-        next: 'write the data to a file in the workspace and name that file in the input',
-      });
-    }
+    requireInputSize(turn.input);
     const row: TurnSummary = { ...turn, inputBytes: turn.input.length };
     return this.#database.transaction(() => {
-      const mediaType = turn.kind === 'handler' ? JSON_TEXT : undefined;
-      const content = insertContent(this.#database, turn.sessionId, turn.input, mediaType);
+      const content = this.#insertInput(turn, turn.input);
       this.#database.run(
         INSERT,
         ...COLUMNS.map((column) => columnValue(column, row[column])),
         content.sha256,
+      );
+      return content;
+    });
+  }
+
+  /** Replaces the input of a turn, and stores it as a content. Errors: as `insert`. */
+  replaceInput(turn: Pick<TurnSummary, 'id' | 'sessionId' | 'kind'>, input: Uint8Array): Content {
+    requireInputSize(input);
+    return this.#database.transaction(() => {
+      const content = this.#insertInput(turn, input);
+      this.#database.run(
+        'UPDATE turns SET inputSha256 = ?, inputBytes = ? WHERE id = ?',
+        content.sha256,
+        content.bytes,
+        turn.id,
       );
       return content;
     });
@@ -265,6 +274,10 @@ export class Turns {
     return parseRow(z.object({ running: count, queued: count }), 'turns', row);
   }
 
+  #insertInput({ sessionId, kind }: Pick<TurnSummary, 'sessionId' | 'kind'>, input: Uint8Array): Content {
+    return insertContent(this.#database, sessionId, input, kind === 'handler' ? JSON_TEXT : undefined);
+  }
+
   #one(sql: string, ...values: (string | number)[]): TurnRow | null {
     const row = this.#database.get(sql, ...values);
     return row === undefined ? null : parseRow(TurnRowSchema, 'turns', row);
@@ -273,6 +286,14 @@ export class Turns {
   #many(sql: string, ...values: (string | number)[]): TurnSummary[] {
     return this.#database.all(sql, ...values).map((row) => parseRow(TurnSummarySchema, 'turns', row));
   }
+}
+
+function requireInputSize(input: Uint8Array): void {
+  if (input.length <= TURN_INPUT_BYTES) return;
+  throw new HoldfastError('file_too_large', 'The input of the turn is too large', {
+    why: `it has ${input.length} bytes, and the maximum is ${TURN_INPUT_BYTES}`,
+    next: 'write the data to a file in the workspace and name that file in the input',
+  });
 }
 
 function columnValue(column: keyof TurnSummary, value: unknown) {

@@ -121,6 +121,37 @@ export class TurnQueue {
     }
   }
 
+  /** Replaces the input of a turn that waits. Errors: `invalid_state` once it has begun, and those of its input. */
+  edit(turnId: string, input: Buffer): TurnRow {
+    const { database, turns, events, profileOf } = this.#options;
+    const turn = this.get(turnId);
+    this.#requireWaiting(turn);
+    driverFor(profileOf(turn).agent).validateInput(input);
+    const preview = toSingleLine(input.toString('utf8'), PREVIEW_CHARACTERS);
+    return database.transaction(() => {
+      const content = turns.replaceInput(turn, input);
+      const data = { turnId, inputBytes: input.byteLength, preview, content };
+      events.append(turn.sessionId, [{ type: 'turn.edited', data }]);
+      return turns.getOrThrow(turnId);
+    });
+  }
+
+  /** A turn has begun when its sandbox is being prepared: its snapshot may name its prompt already. */
+  #requireWaiting({ id, sessionId, status, cancelRequested }: TurnSummary): void {
+    const isRunning = this.#running.get(sessionId)?.turnId === id;
+    if (status === 'queued' && !isRunning && !cancelRequested) return;
+    const hasBegun = isRunning || status === 'running';
+    throw new HoldfastError('invalid_state', `The prompt of ${id} was not changed`, {
+      why: hasBegun
+        ? 'the turn has begun'
+        : `the turn is ${status === 'queued' ? 'being cancelled' : status}`,
+      next: hasBegun
+        ? `cancel it with \`holdfast turn cancel ${id}\`, or add another turn`
+        : 'send the prompt as another turn',
+      details: { status },
+    });
+  }
+
   cancel(turnId: string): TurnRow {
     const { database, turns, events, records, reserve } = this.#options;
     const turn = this.get(turnId);

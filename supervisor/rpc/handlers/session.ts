@@ -153,6 +153,9 @@ export function sessionHandlers<P extends Client>(
         opId,
         input: inputBytes({ input, prompt }, bytes),
       }),
+    'turn/edit': ({ turn, input, prompt, opId }, { bytes }) => ({
+      turn: service.editTurn({ turn, opId, input: inputBytes({ input, prompt }, bytes) }),
+    }),
     'turn/show': ({ turn }) => ({ turn: queue.view(queue.get(turn)) }),
     'turn/list': ({ session, limit }) => ({
       turns: turns

@@ -162,16 +162,29 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
           .object({ turnId: z.string() })
           .parse(await home.runJson(['run', 'queue', text, '--session', session, '--no-wait'])).turnId;
       const slow = await start('echo 1 >> order; until [ -e go ]; do sleep 0.1; done; echo 2 >> order', 'a');
-      const next = await start('echo 3 >> order; cat order', 'a');
+      const next = await start('echo 3 >> order', 'a');
       const beside = await run('queue', 'echo at once', '--session', 'b');
       expect(beside.status).toBe('succeeded');
+      // A turn that has begun keeps its prompt.
+      expect((await home.run(['turn', 'edit', slow, 'echo never'])).stderr).toMatch(
+        /^error invalid_state: .*has begun/,
+      );
+      await home.runOk(['turn', 'edit', next, 'echo never']);
+      await home.runOk(['turn', 'edit', next, '-'], 'echo 4 >> order; cat order');
       const turnSchema = z.object({ turn: z.object({ status: z.string(), ahead: z.number() }) });
       expect(turnSchema.parse(await home.runJson(['turn', 'show', next])).turn).toEqual({
         status: 'queued',
         ahead: 1,
       });
       await home.runOk(['exec', 'queue/a', '--', 'touch', '/workspace/go']);
-      expect(await home.runOk(['turn', 'wait', next])).toBe('1\n2\n3\n');
+      expect(await home.runOk(['turn', 'wait', next])).toBe('1\n2\n4\n');
+      const said = await home.runOk(['session', 'show', 'queue/a', '--conversation']);
+      expect(said).toContain('echo 4 >> order');
+      expect(said).not.toMatch(/echo 3|never/);
+      expect((await home.run(['turn', 'edit', next, 'echo 5'])).stderr).toMatch(
+        /^error invalid_state: .*the turn is succeeded/,
+      );
+      expect(await home.runOk(['session', 'verify', 'queue/a'])).toMatch(/intact/);
       expect(turnSchema.parse(await home.runJson(['turn', 'show', slow])).turn.status).toBe('succeeded');
     },
   );

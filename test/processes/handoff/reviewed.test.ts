@@ -107,3 +107,27 @@ test('a decision between planning and writing keeps the review open', async () =
   expect(changed(branch)).toEqual(['M\ta.txt']);
   expect(rows.findOpen(row.id)?.id).toBe(review);
 });
+
+test('the message of the commit is the prompt as it was edited', async () => {
+  const { repository, connection, events, row } = await prepared();
+  const turnId = 'turn-aaaaaaaaaaaaaaaa';
+  const content = { sha256: '0'.repeat(64), bytes: 4, mediaType: 'text/plain' };
+  const queued = {
+    turnId,
+    kind: 'command',
+    inputBytes: 4,
+    preview: 'Mend it',
+    content,
+    timeoutMs: 1,
+  } as const;
+  const other = { ...queued, turnId: 'turn-bbbbbbbbbbbbbbbb', preview: 'Test it' };
+  const edited = { turnId, inputBytes: 4, content };
+  events.append(row.id, [
+    { type: 'turn.queued', data: queued },
+    { type: 'turn.queued', data: other },
+    { type: 'turn.edited', data: { ...edited, preview: 'Mend all' } },
+    { type: 'turn.edited', data: { ...edited, preview: 'Mend the parser' } },
+  ]);
+  const { plan } = await handOff(connection, repository.folder, { to: 'branch' });
+  expect(plan.begun.prompts).toEqual(['Mend the parser', 'Test it']);
+});

@@ -54,6 +54,27 @@ test('words are found in any case, without accents, and as beginnings', async ()
   expect(await foundIn('nothing')).toEqual([]);
 });
 
+test('of an edited prompt only the new words are found', async () => {
+  const { say, find, contents, events } = given();
+  say(0, 'the earlier words are said by somebody else too');
+  const session = sessionId(0);
+  const prompt = (text: string) => ({
+    turnId: TURN,
+    inputBytes: text.length,
+    preview: text,
+    content: contents.insert(session, Buffer.from(text)),
+  });
+  events.append(session, [
+    { type: 'turn.queued', data: { ...prompt('the earlier words'), kind: 'command', timeoutMs: 1 } },
+  ]);
+  expect((await find('earlier')).results).toHaveLength(2);
+  events.append(session, [{ type: 'turn.edited', data: prompt('what counts now') }]);
+  expect((await find('earlier')).results.map(({ excerpt }) => excerpt)).toEqual([
+    'the earlier words are said by somebody else too',
+  ]);
+  expect((await find('counts')).results).toHaveLength(1);
+});
+
 test('what people type is never a query', async () => {
   const { say, find } = given();
   say(0, 'alpha beta');

@@ -42,6 +42,12 @@ test('a turn shows its prompt, its output chunks without separators, and how it 
   expect(all).toMatch(/^\n❯ say hello {3}· \d\d:\d\d:\d\d\nhello\n\n— Succeeded after 1\.2 s\n$/);
 });
 
+test('an edited prompt is shown anew', () => {
+  const content = { sha256: '0'.repeat(64), bytes: 4, mediaType: 'text/plain; charset=utf-8' };
+  const edited = { turnId, inputBytes: 7, preview: 'say bye', content };
+  expect(text('turn.edited', edited)).toMatch(/^\n❯ say bye {3}· edited \d\d:\d\d:\d\d\n$/);
+});
+
 test('a failed turn shows the reason, and a handler its return value', () => {
   expect(ended({ status: 'failed', exitCode: 3 })).toBe('\n— Failed after 1.2 s: exit code 3\n');
   const error = { message: 'the sandbox was lost', data: { code: 'sandbox_lost' } };

@@ -115,6 +115,17 @@ function given(seed: number) {
         },
       ]);
     },
+    edit: () => {
+      const turn = turns.nextQueued(SESSION);
+      if (turn === null) return;
+      const content = turns.replaceInput(turn, Buffer.alloc(below(10), 'e'));
+      log.append(SESSION, [
+        {
+          type: 'turn.edited',
+          data: { turnId: turn.id, inputBytes: content.bytes, preview: '', content },
+        },
+      ]);
+    },
     restart: () => {
       const turn = turns.getRunning(SESSION);
       if (turn === null) return;

@@ -74,6 +74,14 @@ const queued = (n: number): EventEntry => ({
   },
 });
 
+const edited = (n: number, sha256: string): EventEntry => ({
+  type: 'turn.edited',
+  data: {
+    ...{ turnId: turnId(n), inputBytes: 3, preview: 'hey' },
+    content: { sha256, bytes: 3, mediaType: 'text/plain' },
+  },
+});
+
 function given() {
   const home = temporaryHome();
   const database = temporaryDatabase(home);
@@ -106,6 +114,17 @@ function opened(manifests: Manifests, envelope: unknown) {
 }
 
 describe('the manifest of a session', () => {
+  test('names the prompt that an edited turn had in the end', async () => {
+    const { row, events, manifests } = given();
+    const [first, last] = ['1'.repeat(64), '2'.repeat(64)];
+    events.append(row.id, [queued(1), queued(2), edited(2, first), edited(2, last)]);
+    const { turns } = opened(manifests, await manifests.show(row)).predicate;
+    expect(turns.listed.map(({ prompt }) => prompt)).toEqual([
+      { sha256: last, bytes: 3 },
+      { sha256: HASH, bytes: 2 },
+    ]);
+  });
+
   test('says what its history says', async () => {
     const { row, events, manifests } = given();
     events.append(row.id, [
