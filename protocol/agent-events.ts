@@ -100,6 +100,12 @@ export const AGENT_EVENTS = {
     value: bounded(500),
     by: z.enum(['agent', 'person']),
   }),
+  /** A person has chosen a value of a setting. It is set with the next prompt; then `agent.option` says so. */
+  'agent.chosen': z.object({
+    option: bounded(200),
+    value: bounded(200),
+    by: AnsweredBySchema,
+  }),
   /** What the agent reports about its use, since its conversation began. Null: not reported. */
   'agent.usage': z.object({
     turnId: TurnIdSchema,

@@ -43,6 +43,7 @@ import {
 } from './snapshots.ts';
 import { TERMINAL_METHODS } from './terminals.ts';
 import { WATCH_METHODS, WATCH_NOTIFICATIONS } from './watch.ts';
+import { AGENT_SETTING_METHODS } from './agent-settings.ts';
 import { PERMISSION_METHODS } from './permissions.ts';
 import { PEER_NOTIFICATIONS } from './wire/peer-notifications.ts';
 
@@ -465,6 +466,7 @@ export const METHODS = {
 
   ...CONTENT_METHODS,
   ...PERMISSION_METHODS,
+  ...AGENT_SETTING_METHODS,
   ...CONVERSATION_METHODS,
   ...MEMORY_METHODS,
   ...POLICY_METHODS,

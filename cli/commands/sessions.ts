@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import type { Session } from '../../protocol/entities.ts';
 import type { Params } from '../../protocol/methods.ts';
 import type { ResumeSource } from '../../protocol/snapshots.ts';
+import { registerAgentSettings } from './agent-settings.ts';
 import { showConversation } from './conversation.ts';
 import { confirmSessionDeletion } from '../confirm.ts';
 import type { Context } from '../context.ts';
@@ -28,6 +29,7 @@ export function registerSessions(registry: Registry): Command {
   registerResume(registry, group);
   registerReset(registry, group);
   registerUpdate(registry, group);
+  registerAgentSettings(registry, group);
   registerDelete(registry, group);
   return group;
 }

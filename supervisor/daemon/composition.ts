@@ -30,6 +30,7 @@ import { DeletedSessionContents } from '../history/deleted-session-contents.ts';
 import { EventLog } from '../history/event-log.ts';
 import { SessionRecords } from '../history/session-records.ts';
 import { TurnOutput } from '../history/turn-output.ts';
+import { AgentChoices } from '../agents/agent-choices.ts';
 import { AgentConversations } from '../agents/acp/agent-conversations.ts';
 import { ConversationStore } from '../agents/acp/conversation-store.ts';
 import { Permissions } from '../agents/permissions.ts';
@@ -78,6 +79,7 @@ import { openDatabase } from '../store/database.ts';
 import { SecretFiles } from '../secrets/secret-files.ts';
 import { SecretStore } from '../secrets/secret-store.ts';
 import { EgressRules } from '../store/egress-rules.ts';
+import { AgentChoiceRows } from '../store/agent-choices.ts';
 import { AgentConversationRows } from '../store/agent-conversations.ts';
 import { PermissionRows } from '../store/permissions.ts';
 import { ClientNames } from '../rpc/client-names.ts';
@@ -475,8 +477,26 @@ function createAgents(
   program: Program,
   log: Log,
 ) {
-  const { database, turns, conversationLive: live, handover, lifecycle, freezing, records, now } = below;
+  const {
+    database,
+    turns,
+    conversationLive: live,
+    handover,
+    lifecycle,
+    freezing,
+    records,
+    profiles,
+    now,
+  } = below;
   const rows = new PermissionRows(database);
+  const conversationRows = new AgentConversationRows(database);
+  const agentChoices = new AgentChoices({
+    ...below,
+    rows: new AgentChoiceRows(database),
+    conversationRows,
+    offersSettings: (sessionId) =>
+      profiles.get(records.get(sessionId).profile)?.config.agent.protocol === 'acp',
+  });
   const permissions: Permissions = new Permissions({
     ...below,
     rows,
@@ -495,7 +515,7 @@ function createAgents(
       new SidecarProcessChannel((use, isSuspect) => lifecycle.withSidecar(sessionId, use, isSuspect)),
     store: new ConversationStore({
       ...below,
-      rows: new AgentConversationRows(database),
+      rows: conversationRows,
       permissions: rows,
       now,
     }),
@@ -503,12 +523,13 @@ function createAgents(
       live.append(sessionId, turnId, message, role, text),
     handover: (sessionId, turnId) => handover.textFor(sessionId, { exceptTurn: turnId }),
     mustStartOver: (sessionId) => handover.mustStartOver(sessionId),
+    choicesOf: (sessionId) => agentChoices.of(sessionId),
     answerTo: (id) => permissions.answerTo(id),
     isStill: (sessionId) => freezing.isFrozen(sessionId) || records.peek(sessionId)?.status === 'paused',
     version: program.info.version,
     log: log.child('agents'),
   });
-  return { permissions, agentConversations, permissionRows: rows, egressRequests };
+  return { permissions, agentConversations, agentChoices, permissionRows: rows, egressRequests };
 }
 
 /** What agents can ask of Holdfast itself. */
@@ -575,7 +596,16 @@ function createSessions(
   below: Storage & Network & Sandboxes & SnapshotLayer & Agents & Tools & Work,
   log: Log,
 ) {
-  const { database, profiles, engine, background, policies, conversations, agentConversations } = below;
+  const {
+    database,
+    profiles,
+    engine,
+    background,
+    policies,
+    conversations,
+    agentConversations,
+    agentChoices,
+  } = below;
   const {
     lifecycle,
     activeWork,
@@ -604,6 +634,7 @@ function createSessions(
     background.add(scanCaches.remove(row));
     database.afterCommit(() => background.add(conversations.remove(row.id)));
     agentConversations.forget(row.id);
+    agentChoices.forget(row.id);
     below.agentTools.forget(row.id);
     policies.forgetSession(row.id);
     limits.forget(row.id);

@@ -1,6 +1,7 @@
 import type { ClientPeer, HandlerTable } from '../rpc/handler-table.ts';
 import { randomIds } from '../base/ids.ts';
 import { sessionHandlers } from '../rpc/handlers/session.ts';
+import { agentSettingHandlers } from '../rpc/handlers/agent-settings.ts';
 import { permissionHandlers } from '../rpc/handlers/permission.ts';
 import { terminalHandlers } from '../rpc/handlers/terminal.ts';
 import { hostHandlers } from '../rpc/handlers/host.ts';
@@ -104,6 +105,7 @@ export function createHandlers(
       findSession: (reference) => sessionService.find(reference),
     }),
     ...permissionHandlers<ClientPeer>({ ...services, sessionId }),
+    ...agentSettingHandlers<ClientPeer>({ ...services, sessionId }),
     ...handoffHandlers<ClientPeer>(services),
     ...manifestHandlers<ClientPeer>({
       ...services,

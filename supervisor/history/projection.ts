@@ -158,6 +158,7 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
     case 'agent.plan':
     case 'agent.tool':
     case 'agent.option':
+    case 'agent.chosen':
     case 'agent.usage':
     case 'agent.notice':
     case 'permission.asked':

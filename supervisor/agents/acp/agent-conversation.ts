@@ -13,7 +13,7 @@ import type { ConversationStore } from './conversation-store.ts';
 import type { LiveText } from './effects.ts';
 import { AcpMachine } from './machine.ts';
 import { UNREAD, agentEndedOutcome, failedOutcome } from './outcomes.ts';
-import { AcpStateSchema, type AgentTurnOutcome, NO_CONVERSATION } from './state.ts';
+import { AcpStateSchema, type AgentTurnOutcome, type Choice, NO_CONVERSATION } from './state.ts';
 
 const POLL_MS = 20_000;
 const RETRY_MS = { first: 50, most: 2000 } as const;
@@ -41,6 +41,8 @@ export interface AgentConversationOptions {
   readonly handover: (sessionId: string, turnId: string) => Promise<string | null>;
   /** The agent must begin a new conversation, even if it could load its last one. */
   readonly mustStartOver: (sessionId: string) => Promise<boolean>;
+  /** What people chose of the agent's settings, besides its model. */
+  readonly choicesOf: (sessionId: string) => readonly Choice[];
   /** The answer that a person gave to a permission; null while it waits. */
   readonly answerTo: (permissionId: string) => PermissionOption | null;
   /** The sandbox is paused or frozen: nothing in it can answer. */
@@ -113,7 +115,8 @@ export class AgentConversation {
     if (!isResumed) await this.#prepareProcess();
     if (!isResumed) {
       const { model, outputLimit: limitBytes } = launch;
-      this.#machine.beginTurn({ id: turn.id, model, limitBytes }, this.#options.now());
+      const choices = this.#options.choicesOf(this.sessionId).map((choice) => ({ ...choice }));
+      this.#machine.beginTurn({ id: turn.id, model, choices, limitBytes }, this.#options.now());
       this.#restarts = 0;
     }
     this.#steps.errors.beginTurn(turn.id, turn.errorBytes);
@@ -183,6 +186,7 @@ export class AgentConversation {
       // Another program has not had this conversation.
       this.#machine.state.conversationId = null;
       this.#machine.state.kept = {};
+      this.#machine.state.taken = {};
     }
     const isOther = row.command !== command || generation !== this.#launch.generation;
     this.#steps.changeRow({ command });

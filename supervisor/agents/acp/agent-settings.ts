@@ -1,7 +1,14 @@
 import { cutText } from './bounded-text.ts';
 import type { Outbox } from './outbox.ts';
 import * as requests from './requests.ts';
-import { MODE_SETTING, type Setting, describeMissingModel, findValue, settingsOf } from './settings.ts';
+import {
+  MODE_SETTING,
+  type Setting,
+  describeMissingModel,
+  findValue,
+  isModel,
+  settingsOf,
+} from './settings.ts';
 import type { AcpState, Connection, PendingRequest } from './state.ts';
 import { OpenedSchema, type Update } from './wire.ts';
 
@@ -17,13 +24,19 @@ export class AgentSettings {
     this.#outbox = outbox;
   }
 
-  /** The model of the session, and what the agent was set to before it was loaded: agents forget both. */
+  /**
+   * The model of the session, what people chose, and what the agent was set to before it was loaded: agents forget all of it. A choice
+   * counts until the agent changes the setting itself, as one does that leaves its plan mode; a new conversation begins with all choices.
+   */
   apply(connection: Connection, now: number): void {
     connection.stage = 'setting';
-    const { turn, conversationId, kept } = this.#state;
-    const wanted = new Map(connection.how === 'new' || connection.how === 'warm' ? [] : Object.entries(kept));
+    const { turn, conversationId, kept, taken } = this.#state;
+    const isNew = connection.how === 'new';
+    const wanted = new Map(isNew || connection.how === 'warm' ? [] : Object.entries(kept));
+    for (const { option, value, revision } of turn?.choices ?? [])
+      if (isNew || taken[option] !== revision) wanted.set(option, value);
     if (turn?.model !== null && turn?.model !== undefined) {
-      const models = connection.settings.find(({ category, id }) => category === 'model' || id === 'model');
+      const models = connection.settings.find(isModel);
       const value = models === undefined ? undefined : findValue(models, turn.model);
       if (models !== undefined && value !== undefined) wanted.set(models.id, value);
       else this.#outbox.notice('model_unavailable', describeMissingModel(turn.model, models));
@@ -40,14 +53,23 @@ export class AgentSettings {
     this.proceed(connection);
   }
 
-  /** The agent is ready once nothing is being set. */
+  /** The agent is ready once nothing is being set. Only then it has taken the choices: one that dies before is asked again. */
   proceed(connection: Connection): void {
-    if (connection.stage === 'setting' && !connection.pending.some(({ what }) => what === 'set'))
-      connection.stage = 'ready';
+    if (connection.stage !== 'setting' || connection.pending.some(({ what }) => what === 'set')) return;
+    connection.stage = 'ready';
+    const choices = this.#state.turn?.choices ?? [];
+    this.#state.taken = Object.fromEntries(choices.map(({ option, revision }) => [option, revision]));
+  }
+
+  /** The process goes: what it offers stays known. */
+  keepOffered(): void {
+    const { connection } = this.#state;
+    if (connection !== null && connection.settings.length > 0) this.#state.offered = connection.settings;
   }
 
   /** What a new process begins with is no change; an agent that was loaded is compared with what it was set to before. */
   keepOpened({ settings, how }: Connection): void {
+    this.#state.offered = [];
     const before = new Map(how === 'new' ? [] : Object.entries(this.#state.kept));
     this.#state.kept = Object.fromEntries(settings.map(({ id, value }) => [id, before.get(id) ?? value]));
   }

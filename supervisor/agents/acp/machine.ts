@@ -97,7 +97,7 @@ export class AcpMachine {
 
   // Begin and end of turns and processes.
 
-  beginTurn(turn: Pick<AgentTurn, 'id' | 'model' | 'limitBytes'>, now: number): void {
+  beginTurn(turn: Pick<AgentTurn, 'id' | 'model' | 'choices' | 'limitBytes'>, now: number): void {
     this.endTurn();
     this.#settings.report();
     const begun: AgentTurn = {
@@ -151,6 +151,7 @@ export class AcpMachine {
       settledAt: 0,
       settledBy: 0,
     };
+    this.#settings.keepOffered();
     this.state.connection = connection;
     this.#outbox.dropLines();
     this.#outbox.request(connection, 'initialize', requests.initialize(this.#options.version), now);
@@ -159,6 +160,7 @@ export class AcpMachine {
   /** Its process is gone. `outcome`: of the turn, if it cannot go on with another process. */
   processEnded(outcome: AgentTurnOutcome | null): void {
     this.#outbox.dropLines();
+    this.#settings.keepOffered();
     this.state.connection = null;
     const { turn } = this.state;
     this.#permissions.cancelAll();

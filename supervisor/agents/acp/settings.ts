@@ -84,8 +84,12 @@ function firstOf(items: unknown): readonly unknown[] {
   return Array.isArray(items) ? (items as unknown[]).slice(0, MAX_VALUES) : [];
 }
 
+export function isModel({ id, category }: Pick<Setting, 'id' | 'category'>): boolean {
+  return category === 'model' || id === 'model';
+}
+
 /** The value that is meant by a person's words: its id, or its name. */
-export function findValue({ values }: Setting, wanted: string): string | undefined {
+export function findValue({ values }: Pick<Setting, 'values'>, wanted: string): string | undefined {
   return (values.find(({ value }) => value === wanted) ?? values.find(({ name }) => name === wanted))?.value;
 }
 

@@ -67,6 +67,10 @@ export const AgentTurnOutcomeSchema = z.object({
 });
 export type AgentTurnOutcome = z.infer<typeof AgentTurnOutcomeSchema>;
 
+/** A person's choice of a setting. A higher revision is a later choice. */
+const ChoiceSchema = z.object({ option: z.string(), value: z.string(), revision: count });
+export type Choice = z.infer<typeof ChoiceSchema>;
+
 const AgentTurnSchema = z.object({
   id: z.string(),
   /** `prompted`: the prompt is stored as sent. It is never sent again to a process that may have received it. */
@@ -75,6 +79,7 @@ const AgentTurnSchema = z.object({
   /** The offset behind the prompt in the input of the process; null before it is sent. */
   promptEnd: count.nullable(),
   model: z.string().nullable(),
+  choices: z.array(ChoiceSchema).default([]),
   /** Messages so far; a message is numbered from 1. */
   messages: count,
   tools: z.record(z.string(), ToolSchema),
@@ -102,6 +107,10 @@ export const AcpStateSchema = z.object({
   conversationId: z.string().nullable(),
   /** Settings by id, as the history has them: what a load must not change. */
   kept: z.record(z.string(), z.string()),
+  /** What the agent offered last, while no process of it has said what it offers. */
+  offered: z.array(SettingSchema).default([]),
+  /** The revisions of the choices that the agent was asked to take, by setting. */
+  taken: z.record(z.string(), count).default({}),
   connection: ConnectionSchema.nullable(),
   turn: AgentTurnSchema.nullable(),
   waiting: z.array(WaitingPermissionSchema),
@@ -124,6 +133,8 @@ export function storedState(state: AcpState): AcpState {
 export const NO_CONVERSATION: AcpState = {
   conversationId: null,
   kept: {},
+  offered: [],
+  taken: {},
   connection: null,
   turn: null,
   waiting: [],

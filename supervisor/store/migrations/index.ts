@@ -15,6 +15,7 @@ import { egressProtocols } from './014-egress-protocols.ts';
 import { egressRequests } from './015-egress-requests.ts';
 import { setups } from './016-setups.ts';
 import { reviewComments } from './017-review-comments.ts';
+import { agentChoices } from './018-agent-choices.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -41,4 +42,5 @@ export const MIGRATIONS: readonly Migration[] = [
   egressRequests,
   setups,
   reviewComments,
+  agentChoices,
 ];

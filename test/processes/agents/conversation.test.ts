@@ -2,8 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { givenConversation } from '../../fixtures/agents/conversation.ts';
+import { sessionId } from '../../fixtures/store/temporary-home.ts';
 import { waitUntil } from '../../fixtures/sidecar/turns.ts';
 
+const SESSION = sessionId(0);
 const until = (holds: () => boolean): Promise<void> => waitUntil('what the test waits for', holds);
 
 describe('a conversation with an agent', { timeout: 60_000 }, () => {
@@ -105,6 +107,80 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     await missing.outcome(turn);
     expect(missing.said(turn)).toBe('small/default');
     expect(missing.notices(turn)).toEqual(['model_unavailable']);
+  });
+
+  test('mode and model are chosen between turns, over a restart and a load, and until the agent changes them', async () => {
+    const given = givenConversation({ flags: ['--load'] });
+    expect(given.choices.list(SESSION)).toEqual({ known: false, settings: [] });
+    expect(() => given.choices.set(SESSION, 'mode', 'plan', 'cli')).toThrow('cannot be chosen yet');
+    await given.outcome(await given.prompt('say hello'));
+    const offered = (id: string) => given.choices.list(SESSION).settings.find((setting) => setting.id === id);
+    expect(offered('mode')).toMatchObject({ value: 'default', chosen: null, category: 'mode' });
+    expect(offered('mode')?.values.map(({ value }) => value)).toContain('plan');
+
+    expect(given.choices.set(SESSION, 'mode', 'plan', 'vscode')).toMatchObject({ chosen: 'plan' });
+    expect(given.choices.set(SESSION, 'model', 'large', 'cli')).toMatchObject({ chosen: 'large' });
+    // The same choice once more, while it waits, is none.
+    given.choices.set(SESSION, 'mode', 'plan', 'vscode');
+    expect(given.read('agent.chosen')).toEqual([
+      { option: 'mode', value: 'plan', by: { kind: 'client', name: 'vscode' } },
+      { option: 'model', value: 'large', by: { kind: 'client', name: 'cli' } },
+    ]);
+    await given.restart();
+    await given.replaceSandbox();
+    expect(offered('mode')).toMatchObject({ value: 'default', chosen: 'plan' });
+    const second = await given.prompt('model', 'mode default');
+    await given.outcome(second);
+    expect(given.said(second)).toBe('large/plan');
+    expect(given.connected(second)?.how).toBe('loaded');
+    expect(given.read('agent.option').filter(({ by }) => by === 'person')).toMatchObject([
+      { option: 'model', value: 'large' },
+      { option: 'mode', value: 'plan' },
+    ]);
+
+    // The agent left the mode itself: that counts, also for the next process, until a person chooses again.
+    expect(offered('mode')).toMatchObject({ value: 'default', chosen: null });
+    const third = await given.prompt('model');
+    await given.outcome(third);
+    await given.replaceSandbox();
+    const fourth = await given.prompt('model');
+    await given.outcome(fourth);
+    expect([given.said(third), given.said(fourth)]).toEqual(['large/default', 'large/default']);
+    expect(given.choices.set(SESSION, 'mode', 'plan', 'cli')).toMatchObject({ chosen: 'plan' });
+    const fifth = await given.prompt('model');
+    await given.outcome(fifth);
+    expect(given.connected(fifth)?.how).toBe('warm');
+    expect(given.said(fifth)).toBe('large/plan');
+    expect((await given.events.verify(SESSION)).ok).toBe(true);
+  });
+
+  test('an agent that begins a new conversation is set to what was chosen', async () => {
+    const given = givenConversation();
+    await given.outcome(await given.prompt('say hello'));
+    given.choices.set(SESSION, 'mode', 'plan', 'cli');
+    await given.outcome(await given.prompt('say ok'));
+    await given.replaceSandbox();
+    const third = await given.prompt('model');
+    await given.outcome(third);
+    expect(given.connected(third)?.how).toBe('handover');
+    expect(given.said(third)).toContain('small/plan');
+  });
+
+  test('what the agent does not offer is refused', async () => {
+    const given = givenConversation();
+    await given.outcome(await given.prompt('say hello'));
+    const codeOf = (option: string, value: string) => {
+      try {
+        given.choices.set(SESSION, option, value, 'cli');
+        return 'none';
+      } catch (error) {
+        return HoldfastError.from(error).code;
+      }
+    };
+    expect([codeOf('mode', 'root'), codeOf('colour', 'red'), codeOf('model', '')]).toEqual(
+      Array(3).fill('not_supported'),
+    );
+    expect(given.read('agent.chosen')).toEqual([]);
   });
 
   test('a permission waits for a person, is answered once, and the agent hears it', async () => {

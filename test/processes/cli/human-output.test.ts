@@ -171,6 +171,33 @@ describe('for people', () => {
     });
   });
 
+  test('session settings and set show what an agent offers, without what would act on a terminal', async () => {
+    const values = [
+      { value: 'ask', name: 'Ask' },
+      { value: 'plan', name: 'Plan' },
+    ];
+    const mode = {
+      id: 'mode',
+      name: 'Mode\u001b[31m',
+      category: 'mode',
+      value: 'ask\u001b[31m',
+      chosen: null,
+      values,
+    };
+    const setting = { ...mode, value: 'ask', chosen: 'plan' };
+    const { home, requests } = await startFakeSupervisor({
+      'agent/settings': () => ({ known: true, settings: [mode] }),
+      'agent/set': () => ({ setting }),
+    });
+    const { stdout } = await runToEnd(['session', 'settings', 'a'], { home });
+    expect(stdout).toMatch(/^SETTING +VALUE +VALUES\nmode +ask\S* +ask, plan\n$/);
+    expect(stdout).not.toContain('\u001b');
+    const set = ['session', 'set', 'a', 'mode', 'plan'];
+    expect((await runToEnd(set, { home })).stdout).toBe('mode: plan, with the next prompt\n');
+    expect(requests.at(-1)?.params).toEqual({ session: 'a', option: 'mode', value: 'plan' });
+    expect(JSON.parse((await runToEnd([...set, '--json'], { home })).stdout)).toEqual({ setting });
+  });
+
   test('a table is cut to the terminal, and whole in a pipe', async () => {
     const about = 'a question that goes on and on and does not fit into eighty columns at all';
     const { home } = await startFakeSupervisor({

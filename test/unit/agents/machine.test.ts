@@ -16,7 +16,7 @@ function givenPrompted(
     permissions: permissionPolicy,
     newPermissionId: () => `perm-${String(permissions++).padStart(16, 'a')}`,
   });
-  machine.beginTurn({ id: 'turn-aaaaaaaaaaaaaaaa', model: null, limitBytes }, 0);
+  machine.beginTurn({ id: 'turn-aaaaaaaaaaaaaaaa', model: null, choices: [], limitBytes }, 0);
   machine.processStarted(0, false);
   receive(machine, { id: 1, result: { protocolVersion: 1 } });
   receive(machine, { id: 2, result: { sessionId: 'one', ...opened } });
@@ -117,7 +117,7 @@ test('settings that an agent changes again and again are reported as they are in
     receive(machine, changed(option('mode', `between${nth}`)));
     expect(optionsIn(machine)).toEqual([]);
   }
-  machine.beginTurn({ id: 'turn-bbbbbbbbbbbbbbbb', model: null, limitBytes: 2000 }, 0);
+  machine.beginTurn({ id: 'turn-bbbbbbbbbbbbbbbb', model: null, choices: [], limitBytes: 2000 }, 0);
   expect(optionsIn(machine)).toEqual([{ turnId: null, option: 'mode', value: 'between99', by: 'agent' }]);
   machine.sendPrompt([{ type: 'text', text: 'again' }]);
   for (let nth = 0; nth < 100; nth++) {
@@ -131,7 +131,7 @@ test('an answer of the agent says what it set, and not who wanted it', () => {
     configOptions: [option('model', 'small'), option('mode', 'default')],
   });
   machine.endTurn();
-  machine.beginTurn({ id: 'turn-bbbbbbbbbbbbbbbb', model: 'large', limitBytes: 2 ** 30 }, 0);
+  machine.beginTurn({ id: 'turn-bbbbbbbbbbbbbbbb', model: 'large', choices: [], limitBytes: 2 ** 30 }, 0);
   const id = machine.state.connection?.pending.find(({ what }) => what === 'set')?.id;
   receive(machine, { id, result: { configOptions: [option('model', 'large'), option('mode', 'plan')] } });
   expect(optionsIn(machine)).toMatchObject([
