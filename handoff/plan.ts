@@ -38,6 +38,8 @@ export interface Quarantined {
 export interface HandoffPlan {
   readonly begun: Result<'handoff/begin'>;
   readonly trees: TreeNames;
+  /** What the paths of this plan have before those of the workspace: empty, or with a slash at its end. */
+  readonly prefix: RawPath;
   /** The commit that the changes are applied to; null without a repository. */
   readonly onto: string | null;
   /** The commit that the session began with; null if it is not known or not in the repository. */
@@ -63,8 +65,10 @@ export interface PlanOptions {
   readonly repository: Repository | null;
   /** Patterns of workspace paths; empty: all. */
   readonly paths: readonly string[];
-  /** Patterns of paths that leave the quarantine. */
+  /** Patterns of workspace paths that leave the quarantine. */
   readonly released: readonly string[];
+  /** Exactly these leave the quarantine, too: paths as a plan of the same target names them, and nothing below them. */
+  readonly releasedPaths?: ReadonlySet<RawPath> | undefined;
   /** Everything that changed, although the session has a review. */
   readonly unreviewed?: boolean | undefined;
   /** A revision to apply the changes to, instead of the commit that the session began with. */
@@ -145,7 +149,10 @@ export async function planHandoff(connection: HandoffConnection, options: PlanOp
       const mode = planned.committed?.mode ?? began;
       const risks = quarantineReasons(path, change, link, mode);
       if (risks.length > 0) {
-        if (!options.released.some((pattern) => matchesPattern(pattern, change.path))) {
+        const isReleased =
+          options.releasedPaths?.has(path) === true ||
+          options.released.some((pattern) => matchesPattern(pattern, change.path));
+        if (!isReleased) {
           quarantined.push({ path, risks });
           continue;
         }
@@ -159,7 +166,7 @@ export async function planHandoff(connection: HandoffConnection, options: PlanOp
     const travels = passed.filter(({ path }) => !collisions.has(path));
     const letThrough = released.filter(({ path }) => !collisions.has(path));
     if (repository !== null && onto !== null) await requireNoFilters(repository, onto, committed, travels);
-    const counts = { notChosen, contents, begun, trees, onto, baseCommit };
+    const counts = { notChosen, contents, begun, trees, prefix, onto, baseCommit };
     return { ...counts, travels, released: letThrough, quarantined, ignored, refused };
   } catch (error) {
     await contents.close();

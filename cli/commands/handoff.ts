@@ -269,11 +269,12 @@ function summary(context: Context, result: HandoffResult, output: string | undef
 
 /** What stays behind, and why. */
 async function printLeftOut(context: Context, plan: HandoffPlan): Promise<void> {
-  const { quarantined, refused, ignored, notChosen, begun } = plan;
+  const { quarantined, refused, ignored, notChosen, begun, prefix } = plan;
   if (quarantined.length > 0) {
     await context.printNote(`In quarantine, because they would run on your machine or lead out of the tree:`);
+    // As the option below takes them: by their place in the workspace.
     for (const { path, risks } of quarantined.slice(0, MAX_LISTED))
-      await context.printNote(`  ${sanitizeLine(readable(path))} (${risks.join(', ')})`);
+      await context.printNote(`  ${sanitizeLine(readable(path.slice(prefix.length)))} (${risks.join(', ')})`);
     if (quarantined.length > MAX_LISTED)
       await context.printNote(`  and ${quarantined.length - MAX_LISTED} more`);
     await context.printHint('Let them through: --include-quarantined PATTERN');
