@@ -212,7 +212,7 @@ describe('warnings about egress rules and limits', () => {
 });
 
 test.each([
-  ['setup: { run: ./setup.sh }', 'setup'],
+  ['setup: { run: ./setup.sh }', 'setup.run'],
   ['dockerfile: ./Dockerfile', 'dockerfile'],
   ['workspace: { scope: profile }', 'workspace.scope: profile'],
   ['egress: [{ host: api.example.org, methods: [GET] }]', 'egress.methods'],
