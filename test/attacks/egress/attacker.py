@@ -131,6 +131,32 @@ def x32_socket():
     return "made"
 
 
+def interrupt_socket(number, first, second):
+    """By a system call of 32-bit programs, in machine code; it may end the process. `second`: None for the address of arguments."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    # Readable, writable and executable; private, of no file, below 2 GiB.
+    page = libc.mmap(None, 4096, 7, 0x62, -1, 0)
+    if page == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "no memory")
+    arguments = page + 2048
+    ctypes.memmove(arguments, struct.pack("<III", 40, 1, 0), 12)
+    code = b"\x53"  # push rbx
+    code += b"\xb8" + struct.pack("<I", number)  # mov eax
+    code += b"\xbb" + struct.pack("<I", first)  # mov ebx
+    code += b"\xb9" + struct.pack("<I", arguments if second is None else second)  # mov ecx
+    code += b"\x31\xd2\xcd\x80\x5b\xc3"  # xor edx, edx; int 0x80; pop rbx; ret
+    ctypes.memmove(page, code, len(code))
+    pid = os.fork()
+    if pid == 0:
+        answer = ctypes.CFUNCTYPE(ctypes.c_int)(page)()
+        os._exit(0 if answer >= 0 else min(-answer, 255))
+    ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if ended != 0:
+        raise OSError(abs(ended), "killed" if ended < 0 else os.strerror(ended))
+    return "made"
+
+
 def io_uring():
     """It opens sockets of any family without the system call for it."""
     return system_call("io_uring_setup", 4, ctypes.create_string_buffer(120))
@@ -146,6 +172,15 @@ def unshare(flags):
     return "made"
 
 
+def old_programs():
+    if os.uname().machine != "x86_64":
+        return {}
+    return {
+        "hypervisor, 32-bit socketcall": outcome(lambda: interrupt_socket(102, 1, None)),
+        "hypervisor, 32-bit socket": outcome(lambda: interrupt_socket(359, 40, 1)),
+    }
+
+
 def kernel():
     return {
         "raw ip": outcome(lambda: raw_socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)),
@@ -159,6 +194,7 @@ def kernel():
         "hypervisor, high bits": outcome(lambda: system_call("socket", 40 | 1 << 32, 1, 0)),
         "hypervisor, x32": outcome(x32_socket),
         "hypervisor, io_uring": outcome(io_uring),
+        **old_programs(),
         "crypto": outcome(lambda: raw_socket(38, socket.SOCK_SEQPACKET)),
         "new interface": outcome(new_route),
         "new user namespace": outcome(lambda: unshare(0x10000000)),
