@@ -50,6 +50,8 @@ export const SetupSchema = z.strictObject({
   timeout: DurationSchema.optional(),
 });
 
+/** What a setup may add to its base image, bytes. */
+export const SETUP_DISK_BYTES = 10 * 2 ** 30;
 /** Default maximum duration of a setup, ms. */
 export const SETUP_TIMEOUT_MS = 10 * 60_000;
 /** How much of a setup's output is kept. */

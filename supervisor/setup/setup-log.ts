@@ -8,7 +8,7 @@ const SHOWN_LINES = 3;
 /** A longer line is shown by its end. */
 const LINE_BYTES = 4096;
 
-/** The output of one setup, as a file with a limit. What it prints is never interpreted. */
+/** The output of one setup, as a file with a limit; what does not fit on the disk is left out. What it prints is never interpreted. */
 export class SetupLog {
   readonly #descriptor: number;
   #left = SETUP_LOG_BYTES;
@@ -34,7 +34,9 @@ export class SetupLog {
   }
 
   append(chunk: Buffer): void {
-    const text = (this.#rest + chunk.toString('utf8')).split(/[\r\n]+/);
+    // Of what is not kept only the end is shown, so that a flood costs little.
+    const seen = this.#left === 0 ? chunk.subarray(-LINE_BYTES) : chunk;
+    const text = (this.#rest + seen.toString('utf8')).split(/[\r\n]+/);
     this.#rest = (text.pop() ?? '').slice(-LINE_BYTES);
     const lines = text
       .slice(-SHOWN_LINES * 4)
@@ -42,9 +44,14 @@ export class SetupLog {
     this.#last = [...this.#last, ...lines.filter((line) => line !== '')].slice(-SHOWN_LINES);
     if (this.#left === 0) return;
     const kept = chunk.subarray(0, this.#left);
-    writeSync(this.#descriptor, kept);
-    this.#left -= kept.length;
-    if (this.#left === 0) writeSync(this.#descriptor, NOTICE);
+    try {
+      const written = writeSync(this.#descriptor, kept);
+      this.#left = written < kept.length ? 0 : this.#left - written;
+      if (this.#left === 0) writeSync(this.#descriptor, NOTICE);
+    } catch {
+      // A full disk: the setup itself will tell, and nobody who prints waits for an answer.
+      this.#left = 0;
+    }
   }
 
   close(): void {

@@ -10,6 +10,7 @@ import type { Naming } from './labels.ts';
 import {
   ContainerListReply,
   ContainerReply,
+  ContainerSizeReply,
   CreatedReply,
   ImageListReply,
   ProcessesReply,
@@ -71,6 +72,18 @@ export class Containers {
       if (isRefusal(error, 404)) return null;
       throw error;
     }
+  }
+
+  /** What the container has written to its own layer, in bytes. */
+  async measure(what: string, id: string): Promise<number> {
+    const path = `/containers/${id}/json`;
+    const api = await this.#api();
+    const query = { size: true };
+    const answer = await api.json({
+      ...{ what, method: 'GET', path, query },
+      timeoutMs: this.#timeouts.operationMs,
+    });
+    return parseReply(ContainerSizeReply, what, answer).SizeRw;
   }
 
   /** Creates a container and returns its id. A stale container of ours that has the name is removed first. */
@@ -229,13 +242,14 @@ export class Containers {
     });
   }
 
-  /** Removes an image that no container uses. */
+  /** Removes an image that no container uses. The images it was made from stay, also those without a name. */
   async removeImage(reference: string): Promise<void> {
     const api = await this.#api();
     const what = `Cannot remove image ${reference}`;
     try {
       const path = `/images/${reference}`;
-      await api.json({ what, method: 'DELETE', path, timeoutMs: this.#timeouts.operationMs });
+      const query = { noprune: true };
+      await api.json({ what, method: 'DELETE', path, query, timeoutMs: this.#timeouts.operationMs });
     } catch (error) {
       if (!isRefusal(error, 404)) throw error;
     }

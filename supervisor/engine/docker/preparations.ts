@@ -1,6 +1,8 @@
 import { finished } from 'node:stream/promises';
 import type { ContainerCreateOptions } from 'dockerode';
+import type { z } from 'zod';
 import { HoldfastError } from '../../../protocol/errors.ts';
+import { SETUP_DISK_BYTES } from '../../../protocol/setup.ts';
 import { IN_SANDBOX } from '../../../sidecar/wire.ts';
 import { failpoint } from '../../base/failpoints.ts';
 import type { PreparedImage, PrepareIo, PrepareSpec, SetupStep } from '../port.ts';
@@ -11,10 +13,13 @@ import type { Execs } from './exec.ts';
 import { LABEL, type Naming } from './labels.ts';
 import type { MountStrategy, SandboxMounts } from './mount-strategy.ts';
 import { CreatedReply, ImageReply, parseReply } from './replies.ts';
+import { watchSize } from './size-watch.ts';
 
 /** A layer of several gigabytes takes minutes on a slow disk. */
 const COMMIT_MS = 15 * 60_000;
 const END_SECONDS = 1;
+/** A quick disk takes a few gigabytes meanwhile. */
+const MEASURE_MS = 3000;
 
 /** What a setup sees of a sandbox: our programs and the files of its network. User names are the image's, which packages change. */
 const MOUNTED: readonly string[] = [IN_SANDBOX.runtime, '/etc/hosts', '/etc/hostname', '/etc/resolv.conf'];
@@ -40,24 +45,37 @@ export class Preparations {
     const { containers } = this.#options;
     const what = `Cannot prepare an image for ${spec.sandbox.code.profile}`;
     const id = await this.#create(what, spec);
+    const ended = new AbortController();
+    const tooLarge = new AbortController();
+    const signal = AbortSignal.any([io.signal, tooLarge.signal]);
     // Without its container every step ends at once.
     const cancel = (): void => void containers.remove(what, id).catch(() => undefined);
-    io.signal.addEventListener('abort', cancel, { once: true });
+    signal.addEventListener('abort', cancel, { once: true });
     try {
-      io.signal.throwIfAborted();
+      signal.throwIfAborted();
       await containers.start(what, id);
-      for (const step of spec.steps) await this.#run(what, id, step, io);
-      io.signal.throwIfAborted();
+      const measure = (): Promise<number> => containers.measure(what, id);
+      void watchSize({
+        ...{ measure, limitBytes: SETUP_DISK_BYTES, everyMs: MEASURE_MS },
+        signal: AbortSignal.any([signal, ended.signal]),
+      }).then((found) => {
+        if (found) tooLarge.abort(diskLimitError());
+      });
+      for (const step of spec.steps) await this.#run(what, id, step, { ...io, signal });
+      signal.throwIfAborted();
       await containers.end(what, id, END_SECONDS);
+      ended.abort();
+      if ((await measure()) > SETUP_DISK_BYTES) throw diskLimitError();
       await failpoint('setup.before-image');
-      const image = await this.#commit(what, id, spec);
+      const image = await this.#commit(what, id, spec, signal);
       await failpoint('setup.after-image');
       return image;
     } catch (error) {
-      io.signal.throwIfAborted();
+      signal.throwIfAborted();
       throw error;
     } finally {
-      io.signal.removeEventListener('abort', cancel);
+      ended.abort();
+      signal.removeEventListener('abort', cancel);
       await containers.remove(what, id);
     }
   }
@@ -106,7 +124,12 @@ export class Preparations {
   }
 
   /** The image has a name from the beginning: were we killed now, its labels would say whose it is. */
-  async #commit(what: string, container: string, { sandbox, image }: PrepareSpec): Promise<PreparedImage> {
+  async #commit(
+    what: string,
+    container: string,
+    { sandbox, image }: PrepareSpec,
+    signal: AbortSignal,
+  ): Promise<PreparedImage> {
     const { naming, timeouts } = this.#options;
     const api = await this.#options.api();
     const { repository, tag } = naming.preparedImage(sandbox.sessionId);
@@ -123,14 +146,23 @@ export class Preparations {
         Labels: naming.labels('prepared', { session: sandbox.sessionId }),
       },
       timeoutMs: COMMIT_MS,
+      signal,
     });
     const { Id } = parseReply(CreatedReply, what, answer);
-    const size = async (reference: string): Promise<number> => {
+    const inspect = async (reference: string): Promise<z.infer<typeof ImageReply>> => {
       const path = `/images/${reference}/json`;
       const reply = await api.json({ what, method: 'GET', path, timeoutMs: timeouts.queryMs });
-      return parseReply(ImageReply, what, reply).Size ?? 0;
+      return parseReply(ImageReply, what, reply);
     };
-    const bytes = Math.max(0, (await size(Id)) - (await size(image)));
-    return { reference: `${repository}:${tag}`, imageId: Id, bytes };
+    const [made, before] = [await inspect(Id), await inspect(image)];
+    const bytes = Math.max(0, (made.Size ?? 0) - (before.Size ?? 0));
+    return { reference: `${repository}:${tag}`, imageId: made.Id, bytes };
   }
+}
+
+function diskLimitError(): HoldfastError {
+  return new HoldfastError('setup_failed', 'The setup wrote too much', {
+    why: `it may add ${SETUP_DISK_BYTES / 2 ** 30} GiB to its image`,
+    details: { limitBytes: SETUP_DISK_BYTES },
+  });
 }

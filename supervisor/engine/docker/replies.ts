@@ -51,6 +51,9 @@ export const ContainerReply = z.object({
   Config: z.object({ Labels }),
 });
 
+/** An engine leaves the size out while the container has written nothing. */
+export const ContainerSizeReply = z.object({ SizeRw: z.number().default(0) });
+
 export const ProcessesReply = z.object({ Processes: z.array(z.unknown()) });
 export const CreatedReply = z.object({ Id: z.string() });
 export const WaitReply = z.object({ StatusCode: z.number().int() });

@@ -143,6 +143,11 @@ describe('an engine with other error texts', () => {
   });
 });
 
+test('an image is removed without those that it was made from', async () => {
+  await containers.removeImage('holdfast/prepared:one');
+  expect(engine.asked).toEqual(['DELETE /images/holdfast/prepared:one?noprune=true']);
+});
+
 describe('the watchdog that unpauses after a killed supervisor', () => {
   /** Its exit code after its parent has gone. */
   async function thaw(): Promise<number | null> {

@@ -1,0 +1,33 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { SETUP_LOG_BYTES } from '../../../protocol/setup.ts';
+import { readSetupLog, SetupLog } from '../../../supervisor/setup/setup-log.ts';
+
+function logFile(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-setup-log-'));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  return join(folder, 'log');
+}
+
+test('keeps what fits, says that there was more, and shows the end of the rest', () => {
+  const path = logFile();
+  const log = SetupLog.create(path);
+  log.append(Buffer.alloc(SETUP_LOG_BYTES - 1, 'a'));
+  log.append(Buffer.from('bcd\n'));
+  log.append(Buffer.concat([Buffer.alloc(8 * 2 ** 20, 'x\n'), Buffer.from('the last line\n')]));
+  log.close();
+  const { text, truncated } = readSetupLog(path);
+  expect(truncated).toBe(true);
+  expect(text.subarray(SETUP_LOG_BYTES - 1).toString()).toBe('b\n[more output was not kept]\n');
+  expect(log.lastLine).toBe('the last line');
+});
+
+test.skipIf(process.platform !== 'linux')('goes on without a file when the disk is full', () => {
+  const log = SetupLog.create('/dev/full');
+  log.append(Buffer.from('first\n'));
+  log.append(Buffer.from('second\n'));
+  log.close();
+  expect(log.lastLines).toBe('first / second');
+});
