@@ -1,11 +1,14 @@
 import { commands, window } from 'vscode';
 import type { LogOutputChannel } from 'vscode';
 import type { HoldfastError } from '../../protocol/errors.ts';
+import { sanitize } from '../base/sanitize.ts';
 import type { ConnectionState } from '../connection/state.ts';
 
 const SHOW_LOG = 'Show Log';
 const TRY_AGAIN = 'Try Again';
 const BUILD_IMAGES = 'Build Images';
+/** Characters of each part of an error. */
+const MAX_PART = 500;
 
 /** Shows errors to the person, each with a button for the next step. The same message is not shown twice at a time. */
 export class Notifications {
@@ -29,9 +32,12 @@ export class Notifications {
     switch (state.kind) {
       case 'engineDown': {
         const { why, next } = state.engine;
-        this.#show(`Docker is not running${why === null ? '' : ` (${why})`}. ${next ?? 'Start it'}.`, {
-          [TRY_AGAIN]: 'holdfast.checkEngine',
-        });
+        this.#show(
+          `Docker is not running${why === null ? '' : ` (${part(why)})`}. ${part(next ?? 'Start it')}.`,
+          {
+            [TRY_AGAIN]: 'holdfast.checkEngine',
+          },
+        );
         return;
       }
       case 'noSupervisor':
@@ -67,8 +73,13 @@ function lacksOwnImage({ code, details }: HoldfastError): boolean {
 /** The message, the reason and the next step, as sentences. */
 function sentences(error: HoldfastError): string {
   const { message, why, next } = error;
-  const reason = why === undefined ? '' : `: ${why}`;
-  return `${message}${reason}.${next === undefined ? '' : ` ${capitalize(next)}.`}`;
+  const reason = why === undefined ? '' : `: ${part(why)}`;
+  return `${part(message)}${reason}.${next === undefined ? '' : ` ${capitalize(part(next))}.`}`;
+}
+
+/** Another machine may have written it: VS Code is to make no link or command of it. */
+function part(text: string): string {
+  return sanitize(text, MAX_PART);
 }
 
 function capitalize(text: string): string {

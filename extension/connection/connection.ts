@@ -40,6 +40,8 @@ export class Connection implements Disposable {
   readonly #hostsChanged = this.#owned.add(new EventEmitter<undefined>());
   readonly #hosts = new Map<string, HostConnection>();
   readonly #remote = new Map<string, RemoteSupervisor>();
+  /** Those whose sessions this window still shows. Every call to them fails. */
+  readonly #removed = new Map<string, HostConnection>();
   readonly #owners = new SessionOwners(LOCAL);
   /** This machine's. */
   readonly local: HostConnection;
@@ -76,27 +78,36 @@ export class Connection implements Disposable {
     return this.#remote.get(name);
   }
 
-  /** The host that has a session. One that no host has reported belongs to the window's host. */
+  /**
+   * The host that has a session, also if it was removed from the list. One that no host has reported is that of the
+   * folder which names it, else this machine's, which says so if it has none: no other host is asked for what is not its
+   * own.
+   */
   of(session: string): HostConnection {
-    const name = this.#owners.ownerOf(session);
-    return (name === undefined ? undefined : this.#hosts.get(name)) ?? this.#own;
+    const name = this.#owners.ownerOf(session) ?? this.#folderOwner(session) ?? LOCAL;
+    return this.#hosts.get(name) ?? this.#removed.get(name) ?? this.local;
   }
 
   /** The host that has a file. Undefined where its link names a home that no host has, or not that of its session. */
   at({ scheme, authority }: Uri): HostConnection | undefined {
     if (!FILE_SCHEMES.includes(scheme)) return undefined;
     const [id = '', home] = authority.split('.', 2);
-    if (home === undefined || home === this.local.homeId) return this.local;
     const has = (host: HostConnection): boolean => host.homeId === home;
     // The list is on the disk: only for a home that is not known.
-    const found = [...this.#hosts.values()].find(has) ?? this.hosts.find(has);
+    const found =
+      home === undefined || has(this.local) ? this.local : (this.known.find(has) ?? this.hosts.find(has));
     const isOwner = found === undefined || scheme !== 'holdfast' || this.#owners.claim(found.name, id);
     return isOwner ? found : undefined;
   }
 
   /** The host reported these sessions; returns those that no other host had reported before. */
   claim<S extends { readonly id: string }>(host: HostConnection, sessions: readonly S[]): readonly S[] {
-    return sessions.filter(({ id }) => this.#owners.claim(host.name, id));
+    return sessions.filter(({ id }) => this.owns(host, id));
+  }
+
+  /** Whether the session is this host's. One that no host had reported is from now on. */
+  owns(host: HostConnection, session: string): boolean {
+    return this.#owners.claim(host.name, session);
   }
 
   /** Ends the connections to hosts that are no longer in the list. */
@@ -170,6 +181,13 @@ export class Connection implements Disposable {
     return 'session' in params && typeof params.session === 'string' ? this.of(params.session) : this.#own;
   }
 
+  #folderOwner(session: string): string | undefined {
+    const isOfSession = ({ scheme, authority }: Uri): boolean =>
+      scheme === 'holdfast' && authority.split('.', 1)[0] === session;
+    const folder = workspace.workspaceFolders?.find(({ uri }) => isOfSession(uri));
+    return folder === undefined ? undefined : this.at(folder.uri)?.name;
+  }
+
   /** The host of the first folder of the window that is ours. */
   get #own(): HostConnection {
     for (const { uri } of workspace.workspaceFolders ?? []) {
@@ -183,13 +201,16 @@ export class Connection implements Disposable {
   #readList(): void {
     // First, because the reader is in the second bundle, and most machines have no list.
     if (!existsSync(join(this.#options.home, 'hosts.json')) && this.#hosts.size === 1) return;
-    const names = new Set(this.#listed());
+    const listed = this.#listed();
+    if (listed === undefined) return;
+    const names = new Set(listed);
     let isChanged = false;
     for (const [name, host] of this.#hosts) {
       if (name === LOCAL || names.has(name)) continue;
       host.dispose();
       this.#hosts.delete(name);
       this.#remote.delete(name);
+      this.#removed.set(name, host);
       isChanged = true;
     }
     for (const name of names) {
@@ -205,12 +226,13 @@ export class Connection implements Disposable {
     if (isChanged) queueMicrotask(() => this.#hostsChanged.fire(undefined));
   }
 
-  #listed(): readonly string[] {
+  /** Undefined where the list is damaged: the hosts stay those that it had. */
+  #listed(): readonly string[] | undefined {
     try {
       return new HostList(this.#options.home).all().map(({ name }) => name);
     } catch (error) {
       this.#options.log.warn(HoldfastError.from(error).sentence);
-      return [];
+      return undefined;
     }
   }
 

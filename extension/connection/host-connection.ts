@@ -80,6 +80,7 @@ export class HostConnection implements Disposable {
 
   /** The current peer, if there is a connection. */
   get peer(): SupervisorPeer | undefined {
+    if (this.#disposed.signal.aborted) return undefined;
     return this.#state.kind === 'connected' || this.#state.kind === 'engineDown'
       ? this.#state.peer
       : undefined;
@@ -171,6 +172,8 @@ export class HostConnection implements Disposable {
   }
 
   async #load(): Promise<ReconnectingClient> {
+    if (this.#disposed.signal.aborted)
+      throw new HoldfastError('not_found', `There is no host ${JSON.stringify(this.name)} any more`);
     if (this.#isDisconnected) {
       throw new HoldfastError('connection_closed', `This window is not connected to ${this.name}`, {
         next: 'run “Agent: Connect to Host…”',

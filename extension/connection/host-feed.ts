@@ -8,6 +8,8 @@ import type { HostChange } from '../../protocol/host.ts';
 import type { NotificationParams } from '../../protocol/methods.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import type { HostConnection } from './host-connection.ts';
+import { LOCAL } from './host-name.ts';
+import { MAX_HOST_SESSIONS } from './session-owners.ts';
 
 export type Occurrence = Extract<HostChange, { kind: 'turn' | 'permission' | 'denial' }>;
 
@@ -28,7 +30,7 @@ export class HostFeed implements Disposable {
     this.#connection = connection;
     this.#owned.add(
       connection.onDidConnect((peer) => {
-        this.#state ??= new HostState();
+        this.#state ??= new HostState(connection.name === LOCAL ? {} : { maxSessions: MAX_HOST_SESSIONS });
         peer.onNotification('host/changed', (part) => this.#receive(peer, part));
         void this.sync().catch(() => undefined);
       }),

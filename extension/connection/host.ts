@@ -80,6 +80,9 @@ export class Host implements Disposable {
     const feed = new HostFeed(host);
     this.#feeds.set(host, feed);
     feed.onDidChangeSessions(() => this.#changed.fire(this.sessions ?? []));
-    feed.onDidOccur((occurrence) => this.#occurred.fire(occurrence));
+    feed.onDidOccur((occurrence) => {
+      // A host may name a session of another one.
+      if (this.#connection.owns(host, occurrence.sessionId)) this.#occurred.fire(occurrence);
+    });
   }
 }

@@ -1,5 +1,5 @@
-/** More than all hosts of a person have. A host that reports more has them forgotten again. */
-const MAX_SESSIONS = 50_000;
+/** Sessions of another machine that a window knows. Further ones are not shown, and none of another host makes room. */
+export const MAX_HOST_SESSIONS = 5_000;
 
 /**
  * Which host has which session. Ids are random, so two hosts with the same id are one that lies, or a session that was
@@ -7,6 +7,8 @@ const MAX_SESSIONS = 50_000;
  */
 export class SessionOwners {
   readonly #owners = new Map<string, string>();
+  /** How many each host has. */
+  readonly #counts = new Map<string, number>();
   readonly #first: string;
 
   /** `first`: the host whose sessions are its own, whatever others say. */
@@ -18,14 +20,19 @@ export class SessionOwners {
   claim(host: string, session: string): boolean {
     const owner = this.#owners.get(session);
     if (owner === host) return true;
-    if (owner !== undefined && host !== this.#first) return false;
-    const oldest = this.#owners.size < MAX_SESSIONS ? undefined : this.#owners.keys().next().value;
-    if (oldest !== undefined) this.#owners.delete(oldest);
+    if (host !== this.#first && (owner !== undefined || this.#countOf(host) >= MAX_HOST_SESSIONS))
+      return false;
+    if (owner !== undefined) this.#counts.set(owner, this.#countOf(owner) - 1);
+    this.#counts.set(host, this.#countOf(host) + 1);
     this.#owners.set(session, host);
     return true;
   }
 
   ownerOf(session: string): string | undefined {
     return this.#owners.get(session);
+  }
+
+  #countOf(host: string): number {
+    return this.#counts.get(host) ?? 0;
   }
 }

@@ -4,7 +4,7 @@ import type { PermissionOption } from '../../protocol/agent-events.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Permission } from '../../protocol/permissions.ts';
 import { sanitize } from '../base/sanitize.ts';
-import type { Connection } from '../connection/connection.ts';
+import type { HostConnection } from '../connection/host-connection.ts';
 import type { Host } from '../connection/host.ts';
 import { optionLabels, permissionLabels, permissionSession, permissionTitle } from './permission-labels.ts';
 
@@ -27,11 +27,11 @@ export async function pickPermission(permissions: readonly Permission[]): Promis
 }
 
 /**
- * Asks a person for the answer, and gives it. The question closes when the permission is answered elsewhere, which the
+ * Asks a person for the answer, and gives it to the host that asked. The question closes when the permission is answered elsewhere, which the
  * person is told. Returns the kind of the answer; undefined where this gave none.
  */
 export async function askAndAnswer(
-  connection: Connection,
+  connection: HostConnection,
   host: Host,
   permission: Permission,
 ): Promise<PermissionOption['kind'] | undefined> {
@@ -68,7 +68,7 @@ export async function askAndAnswer(
 
 /** Gives the answer: the id of an option, or a kind. A person is told where it came too late. */
 export async function answer(
-  connection: Connection,
+  connection: HostConnection,
   asked: Pick<Permission, 'id'> & Partial<Permission>,
   given: string,
 ): Promise<PermissionOption['kind'] | undefined> {

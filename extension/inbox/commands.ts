@@ -5,6 +5,7 @@ import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import type { Host } from '../connection/host.ts';
+import type { HostConnection } from '../connection/host-connection.ts';
 import { sessionIdOf } from '../sessions/pick-session.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { nextWaiting } from '../sessions/waiting.ts';
@@ -13,6 +14,8 @@ import { answer, askAndAnswer, pickPermission } from './answer-permission.ts';
 const PERMISSION_ID = /^perm-[a-z2-7]{16}$/;
 /** The most that a person chooses from, the oldest first. */
 const MAX_LISTED = 200;
+/** How long a host may take to say what waits. */
+const LIST_MS = 10_000;
 
 /** The commands about what waits for a person. */
 export class InboxCommands {
@@ -41,7 +44,9 @@ export class InboxCommands {
    */
   async #answer(target: unknown, given: unknown): Promise<PermissionOption['kind'] | undefined> {
     const id = typeof target === 'string' && PERMISSION_ID.test(target) ? target : undefined;
-    if (id !== undefined && typeof given === 'string') return answer(this.#connection, { id }, given);
+    const { local, known } = this.#connection;
+    if (id !== undefined && typeof given === 'string' && known.length === 1)
+      return answer(local, { id }, given);
     const session = id === undefined ? sessionIdOf(target) : undefined;
     const waiting = await this.#waiting(session);
     const permissions = id === undefined ? waiting : waiting.filter((one) => one.id === id);
@@ -54,15 +59,39 @@ export class InboxCommands {
       return undefined;
     }
     const permission = await pickPermission(permissions);
-    return permission === undefined ? undefined : askAndAnswer(this.#connection, this.#host, permission);
+    if (permission === undefined) return undefined;
+    const asking = this.#connection.of(permission.sessionId);
+    return id !== undefined && typeof given === 'string'
+      ? answer(asking, permission, given)
+      : askAndAnswer(asking, this.#host, permission);
   }
 
+  /** What waits in the session, else on all hosts that are connected, the oldest first. */
   async #waiting(session: string | undefined): Promise<readonly Permission[]> {
-    const { permissions } = await this.#connection.call('permission/list', {
-      ...(session === undefined ? {} : { session }),
-      limit: MAX_LISTED,
-    });
-    return permissions;
+    if (session !== undefined) return this.#listed(this.#connection.of(session), session);
+    await this.#connection.ready();
+    const hosts = this.#connection.known.filter(({ peer }) => peer !== undefined);
+    const [first, ...others] = hosts;
+    const listed = await Promise.all([
+      ...(first === undefined ? [] : [this.#listed(first)]),
+      ...others.map((host) => this.#listed(host).catch(() => [])),
+    ]);
+    return listed
+      .flat()
+      .sort((a, b) => a.askedAt - b.askedAt)
+      .slice(0, MAX_LISTED);
+  }
+
+  /** A host names sessions as it likes: only what its own ask is answered there. */
+  async #listed(host: HostConnection, session?: string): Promise<readonly Permission[]> {
+    const { permissions } = await host.call(
+      'permission/list',
+      { ...(session === undefined ? {} : { session }), limit: MAX_LISTED },
+      { timeoutMs: LIST_MS },
+    );
+    return permissions.filter(({ sessionId }) =>
+      session === undefined ? this.#connection.owns(host, sessionId) : sessionId === session,
+    );
   }
 
   /** Opens the page of the next session that waits, and returns its id. */

@@ -57,7 +57,7 @@ export class WaitingNotifications implements Disposable {
     try {
       const list = { session: id, limit: 1 };
       const { permissions } = await this.#options.connection.call('permission/list', list);
-      const [first] = permissions;
+      const first = permissions.find(({ sessionId }) => sessionId === id);
       return first === undefined ? null : permissionTitle(first);
     } catch {
       return undefined;

@@ -7,16 +7,18 @@ import type { SessionRecord } from '../../webview/messages.ts';
 import { manifestFacts } from './manifest-words.ts';
 
 /** A manifest of the session as it is now. */
-export async function readManifest(connection: Connection, session: string): Promise<Envelope> {
+export async function readManifest(connection: Pick<Connection, 'call'>, session: string): Promise<Envelope> {
   return (await connection.call('manifest/show', { session })).envelope;
 }
 
 /** What a session may do and what it did, for its page. */
 export async function readRecord(connection: Connection, session: string): Promise<SessionRecord> {
+  // The key of the host that signed: each has its own.
+  const host = connection.of(session);
   const [{ policy }, envelope, { publicKey, keyId }] = await Promise.all([
-    connection.call('policy/show', { session }),
-    readManifest(connection, session),
-    connection.call('manifest/key', {}),
+    host.call('policy/show', { session }),
+    readManifest(host, session),
+    host.call('manifest/key', {}),
   ]);
   const text = JSON.stringify(envelope);
   const verified = verifyManifest(text, createPublicKey(publicKey));

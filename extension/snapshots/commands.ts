@@ -143,16 +143,22 @@ export class SnapshotCommands {
         ? givenName
         : await window.showInputBox({ title, prompt: 'Name of the new session (optional)' });
     if (name === undefined) return undefined;
+    const host = this.#connection.of(session.id);
     const snapshot =
       side === 'now'
-        ? (await this.#connection.call('snapshot/create', { session: session.id, opId: randomUUID() })).id
+        ? (await host.call('snapshot/create', { session: session.id, opId: randomUUID() })).id
         : side.id;
-    const forked = await this.#connection.call('snapshot/fork', {
+    const forked = await host.call('snapshot/fork', {
       snapshot,
       session: session.id,
       ...(name === '' ? {} : { name }),
       opId: randomUUID(),
     });
+    if (!this.#connection.owns(host, forked.session.id))
+      throw new HoldfastError(
+        'permission_denied',
+        `${host.name} says that the fork is a session of another host`,
+      );
     void this.#sessions.refresh();
     if (forked.missing > 0) {
       const paths = sanitize(forked.missingPaths.slice(0, 3).join(', '), 200);

@@ -9,6 +9,12 @@ export class HostState {
   /** The parts of a snapshot that is not complete yet. */
   #snapshot: Map<string, Session> | undefined;
   #position: HostPosition | undefined;
+  readonly #maxSessions: number;
+
+  /** `maxSessions`: further ones are left out, for a host that may say anything. */
+  constructor({ maxSessions = Infinity }: { readonly maxSessions?: number } = {}) {
+    this.#maxSessions = maxSessions;
+  }
 
   /** Where a new subscription continues; undefined before the first snapshot is complete. */
   get position(): HostPosition | undefined {
@@ -30,7 +36,7 @@ export class HostState {
     if (isSnapshot) this.#snapshot = new Map();
     const target = this.#snapshot ?? (this.#sessions ??= new Map<string, Session>());
     let isChanged = isSnapshot;
-    for (const change of changes) isChanged = applyTo(target, change) || isChanged;
+    for (const change of changes) isChanged = this.#applyTo(target, change) || isChanged;
     if (!isComplete) return false;
     if (this.#snapshot !== undefined) {
       this.#sessions = this.#snapshot;
@@ -41,17 +47,18 @@ export class HostState {
     if (isChanged) this.#sorted = undefined;
     return isChanged;
   }
-}
 
-function applyTo(sessions: Map<string, Session>, change: HostChange): boolean {
-  switch (change.kind) {
-    case 'session':
-      sessions.set(change.session.id, change.session);
-      return true;
-    case 'session-removed':
-      return sessions.delete(change.sessionId);
-    default:
-      return false;
+  #applyTo(sessions: Map<string, Session>, change: HostChange): boolean {
+    switch (change.kind) {
+      case 'session':
+        if (sessions.size >= this.#maxSessions && !sessions.has(change.session.id)) return false;
+        sessions.set(change.session.id, change.session);
+        return true;
+      case 'session-removed':
+        return sessions.delete(change.sessionId);
+      default:
+        return false;
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { hostStatus, hostTitle } from '../../../extension/connection/host-status.ts';
-import { SessionOwners } from '../../../extension/connection/session-owners.ts';
+import { MAX_HOST_SESSIONS, SessionOwners } from '../../../extension/connection/session-owners.ts';
 import { readSshQuestion } from '../../../extension/hosts/ssh-question.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
 
@@ -79,5 +79,19 @@ describe('a session that two hosts report', () => {
     expect(owners.claim('local', 'ses-a')).toBe(true);
     expect(owners.claim('far', 'ses-a')).toBe(false);
     expect(owners.ownerOf('ses-a')).toBe('local');
+  });
+
+  test('is not forgotten because a host reports more than it may', () => {
+    const owners = new SessionOwners('local');
+    owners.claim('local', 'ses-a');
+    owners.claim('near', 'ses-b');
+    for (let number = 0; number < MAX_HOST_SESSIONS; number += 1) {
+      expect(owners.claim('far', `ses-far-${number}`)).toBe(true);
+    }
+    expect(owners.claim('far', 'ses-more')).toBe(false);
+    expect(owners.claim('far', 'ses-far-0')).toBe(true);
+    expect(owners.claim('near', 'ses-c')).toBe(true);
+    expect(owners.claim('local', 'ses-c')).toBe(true);
+    expect([owners.ownerOf('ses-a'), owners.ownerOf('ses-b')]).toEqual(['local', 'near']);
   });
 });
