@@ -175,15 +175,15 @@ export const REVIEW_METHODS = {
     whenDamaged: 'refused',
   },
   /**
-   * Accepts or rejects. Either `decisions`, all of them or none, or `all`: everything that is not decided, if the review
-   * still has this `revision`. A rejected change is taken back in the workspace, unless the file has changed since:
+   * Accepts or rejects. Either `decisions`, all of them or none, or `all`: everything that is not decided, if this
+   * `review` still has this `revision`. A rejected change is taken back in the workspace, unless the file has changed since:
    * `conflict`.
    */
   'review/decide': {
     params: session.extend({
       verdict: VerdictSchema,
       decisions: z.array(DecisionSchema).min(1).max(REVIEW_LIMITS.decisions).optional(),
-      all: z.object({ revision: count }).optional(),
+      all: z.object({ review: z.string(), revision: count }).optional(),
       opId,
     }),
     result: reviewed.extend({ decided: count }),

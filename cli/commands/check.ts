@@ -6,6 +6,9 @@ import { EXIT } from '../failure.ts';
 import type { Registry } from '../registry.ts';
 import { quoteForShell, sanitizeLine, sanitizeLines } from '../render/text.ts';
 
+/** Unwritten output above which the client stops reading from the supervisor, UTF-16 units. */
+const BACKLOG = 2 ** 20;
+
 interface CheckOptions {
   readonly accepted?: boolean;
   readonly list?: boolean;
@@ -90,13 +93,27 @@ async function runOne(
   const peer = await context.client().peer();
   const decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
   let writing = Promise.resolve();
+  let backlog = 0;
+  let readOn: (() => void) | undefined;
   const stop = peer.onNotification('check/output', (params, bytes) => {
     if (params.output !== output || context.json) return;
     // What is judged decides what is printed: it must not move the cursor over the results.
     const text = sanitizeLines(decoders[params.stream].decode(bytes, { stream: true }));
     context.progress.hide();
-    writing = writing.then(() => context.stderr.write(text));
-    writing.catch(() => undefined);
+    // A terminal that is slower than the check must not fill the memory.
+    backlog += text.length;
+    if (backlog > BACKLOG) readOn ??= peer.pauseReading();
+    writing = writing.then(async () => {
+      await context.stderr.write(text);
+      backlog -= text.length;
+      if (backlog > BACKLOG / 2) return;
+      readOn?.();
+      readOn = undefined;
+    });
+    writing.catch(() => {
+      readOn?.();
+      readOn = undefined;
+    });
   });
   try {
     const { check } = await context.call(

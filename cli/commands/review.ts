@@ -98,7 +98,7 @@ interface Outcome {
 
 async function decideAll(context: Context, session: string, verdict: Verdict): Promise<Outcome> {
   const { review } = await context.call('review/show', { session });
-  const all = { revision: review.revision };
+  const all = { review: review.id, revision: review.revision };
   return await context.call(
     'review/decide',
     { session, verdict, all, opId: newOpId() },

@@ -1,8 +1,10 @@
 import { stat } from 'node:fs/promises';
-import { Uri, window, workspace } from 'vscode';
+import { Uri, commands, window, workspace } from 'vscode';
 import type { Memento, QuickPickItem } from 'vscode';
 import { Git } from '../../handoff/git.ts';
 import { type Repository, openRepository } from '../../handoff/repository.ts';
+import type { HandoffConnection } from '../../handoff/changes.ts';
+import { recordRecovered } from '../../handoff/handoff.ts';
 import { recoverHandoffs } from '../../handoff/undo.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { sanitize } from '../base/sanitize.ts';
@@ -44,8 +46,23 @@ export async function chooseRepository(state: Memento, title: string): Promise<s
   return chosen?.[0]?.fsPath;
 }
 
-/** Errors: `not_found` without git or a repository, `not_supported`. */
-export async function openChosen(folder: string, home: string, signal?: AbortSignal): Promise<Repository> {
+/**
+ * Opens the repository, takes back handoffs that were interrupted, and reports those that were complete. Errors:
+ * `not_found` without git or a repository, `not_supported`, `permission_denied` in a window that is not trusted: git
+ * runs programs that the repository's configuration names.
+ */
+export async function openChosen(
+  folder: string,
+  connection: HandoffConnection & { readonly home: string },
+  signal?: AbortSignal,
+): Promise<Repository> {
+  if (!workspace.isTrusted) {
+    void commands.executeCommand('workbench.trust.manage');
+    throw new HoldfastError('permission_denied', 'This window does not trust its folder', {
+      why: 'git runs programs that the configuration of a repository names',
+      next: 'trust the folder, then hand off again',
+    });
+  }
   if (!(await stat(folder).catch(() => null))?.isDirectory())
     throw new HoldfastError('not_found', `There is no folder ${sanitize(folder)}`);
   const git = gitIn(folder, signal);
@@ -59,11 +76,27 @@ export async function openChosen(folder: string, home: string, signal?: AbortSig
       cause: error,
     });
   }
-  const repository = await openRepository(git, home);
-  const { failed } = await recoverHandoffs(repository);
+  const repository = await openRepository(git, connection.home);
+  const { recovered, failed } = await recoverHandoffs(repository);
+  for (const { handoff } of recovered) {
+    void window.showInformationMessage(
+      sanitize(`The handoff ${handoff} had been interrupted. What it had made was taken back.`),
+    );
+  }
   for (const { handoff, why } of failed) {
     void window.showWarningMessage(
       sanitize(`The interrupted handoff ${handoff} could not be taken back: ${why}`),
+    );
+  }
+  try {
+    await recordRecovered(connection, repository);
+  } catch (error) {
+    const { sentence } = HoldfastError.from(error);
+    void window.showWarningMessage(
+      sanitize(
+        `An earlier handoff was made, and the history of its session does not say so: ${sentence}`,
+        400,
+      ),
     );
   }
   return repository;

@@ -1,5 +1,7 @@
 import { ProgressLocation, commands, window } from 'vscode';
 import { recordUndone } from '../../handoff/handoff.ts';
+import { Journals } from '../../handoff/journal.ts';
+import type { Repository } from '../../handoff/repository.ts';
 import { undoHandoff } from '../../handoff/undo.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { sanitize } from '../base/sanitize.ts';
@@ -14,10 +16,12 @@ export async function undoInRepository(
 ): Promise<string | undefined> {
   const folder = given ?? (await chooseRepository(state, 'Undo Handoff'));
   if (folder === undefined) return undefined;
-  const repository = await openChosen(folder, connection.home);
+  const repository = await openChosen(folder, connection);
+  const named = handoff ?? (await confirmNewest(repository));
+  if (named === undefined) return undefined;
   const undo = async (force: boolean) =>
     await window.withProgress({ location: ProgressLocation.Notification, title: 'Undoing the handoff' }, () =>
-      undoHandoff(repository, { handoff, force }),
+      undoHandoff(repository, { handoff: named, force }),
     );
   const { journal, keptRef } = await undo(false).catch(async (error: unknown) => {
     if (!(await confirmKeeping(error))) throw error;
@@ -38,6 +42,31 @@ export async function undoInRepository(
     if (choice === REVIEW) void commands.executeCommand('holdfast.reviewChanges', journal.session);
   });
   return journal.handoff;
+}
+
+/** The newest handoff of the repository, if the person wants to undo it. Errors: `not_found` without any. */
+async function confirmNewest(repository: Repository): Promise<string | undefined> {
+  const { journals } = await new Journals(repository.commonDirectory).list();
+  const newest = journals.findLast(({ state }) => state === 'made');
+  if (newest === undefined) {
+    throw new HoldfastError('not_found', 'There is no handoff to undo in this repository', {
+      next: 'a patch or a folder is yours to delete',
+    });
+  }
+  const place =
+    newest.to === 'tree'
+      ? `the working tree ${newest.root}`
+      : newest.to === 'worktree'
+        ? `the worktree ${newest.worktree}`
+        : `the branch ${newest.branch}`;
+  const UNDO = 'Undo Handoff';
+  const when = new Date(newest.at).toLocaleString();
+  const choice = await window.showWarningMessage(
+    'Undo the newest handoff of this repository?',
+    { modal: true, detail: sanitize(`It went from session ${newest.session} to ${place} on ${when}.`, 500) },
+    UNDO,
+  );
+  return choice === UNDO ? newest.handoff : undefined;
 }
 
 /** Asks where work was added since. Errors: `cancelled` where the person declines. */

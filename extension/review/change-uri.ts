@@ -2,6 +2,7 @@ import { Uri, window } from 'vscode';
 import { parseSessionAuthority } from '../../protocol/links.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { ReviewFile } from '../../protocol/review.ts';
+import { sanitize } from '../base/sanitize.ts';
 import { workspaceUri } from '../files/location.ts';
 import type { Homes } from '../files/location.ts';
 
@@ -31,9 +32,15 @@ export function changeUri(
   side: Side,
 ): Uri {
   const shown = workspaceUri(homes, session, path);
+  // For people: a name with hidden characters could read as another one. The query has the path as it is.
+  const readable = `/${shown.path
+    .slice(1)
+    .split('/')
+    .map((name) => sanitize(name))
+    .join('/')}`;
   return shown.with({
     scheme: REVIEW_SCHEME,
-    path: ACTED_ON.test(shown.path) ? shown.path + MARK : shown.path,
+    path: ACTED_ON.test(readable) ? readable + MARK : readable,
     query: new URLSearchParams({ side, id, path }).toString(),
   });
 }

@@ -13,7 +13,7 @@ interface ShownHunks {
 }
 
 const TEXTS: Readonly<Record<ReviewState, string>> = {
-  'to-review': '',
+  'to-review': 'to review',
   accepted: '✓ accepted',
   rejected: '✗ rejected',
   partial: '◐ some lines decided',
@@ -27,7 +27,10 @@ const COLORS: Readonly<Record<ReviewState, string>> = {
   mixed: 'gitDecoration.modifiedResourceForeground',
 };
 
-/** Says behind the first line of each hunk in a diff editor what was decided about it. */
+/**
+ * Says behind the first line of each hunk in a diff editor what was decided about it. Hunks that are not decided are marked
+ * too, because the diff editor may hide changes of white space.
+ */
 export class HunkMarks implements Disposable {
   readonly #hunksOf: (shown: ShownChange) => Promise<ShownHunks | undefined>;
   readonly #owned = new DisposableStore();
@@ -76,7 +79,6 @@ function marksOf({ state, hunks }: ShownHunks, side: Side): DecorationOptions[] 
 
 function mark(line: number, state: ReviewState, what = ''): DecorationOptions[] {
   const text = `${what}${TEXTS[state]}`;
-  if (TEXTS[state] === '') return [];
   const color = new ThemeColor(COLORS[state]);
   const after = { contentText: text, color, margin: '0 0 0 3em', fontStyle: 'italic' };
   return [{ range: new Range(line, 0, line, 0), renderOptions: { after } }];

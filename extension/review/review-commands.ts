@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { ProgressLocation, commands, window } from 'vscode';
+import { ProgressLocation, Uri, commands, window } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Decision, ReviewFile, Verdict } from '../../protocol/review.ts';
@@ -106,7 +106,8 @@ export class ReviewCommands {
   /** For entries of the view, a group of it, a URI, or the change in the active editor. Returns how many were decided. */
   async #decideFiles(targets: readonly unknown[], verdict: Verdict): Promise<number | undefined> {
     const { review, files, isGroup, shown } = this.#filesOf(targets);
-    if (isGroup && files.length > 1 && !(await confirmMany(files, verdict))) return undefined;
+    const isMuch = (isGroup && files.length > 1) || files.some(({ below }) => below > 0);
+    if (isMuch && !(await confirmMany(files, verdict))) return undefined;
     const decisions = files.map(({ path, id }) => ({ path, seen: id }));
     const decided = await this.#decide(review, verdict, decisions);
     if (shown) await goToNeighbour(this.#reviews, review, 1);
@@ -116,17 +117,23 @@ export class ReviewCommands {
   /** For the selected lines of the active editor, or the hunk at the cursor. Goes on to what is to review next. */
   async #decideSelection(verdict: Verdict): Promise<number | undefined> {
     const editor = window.activeTextEditor;
+    // As it is when the person asks: the cursor may move while the hunks are read.
+    const selections = editor?.selections ?? [];
+    const cursor = editor?.selection.active.line ?? 0;
     const shown = editor === undefined ? undefined : shownChange(editor.document.uri);
     const review = shown === undefined ? undefined : this.#reviews.of(shown.session);
-    if (editor === undefined || shown === undefined || review === undefined) throw noChange();
+    if (shown === undefined || review === undefined) throw noChange();
     const found = await this.#reviews.hunksOf(shown);
     if (found === undefined) throw changedSince(shown.path);
     const { path, id } = shown;
     const { hunks } = found;
     const decisions: Decision[] = [];
-    if (hunks.length === 0) decisions.push({ path, seen: id });
-    else if (editor.selections.every(({ isEmpty }) => isEmpty)) {
-      const hunk = hunkAt(hunks, shown.side, editor.selection.active.line);
+    if (hunks.length === 0) {
+      const file = review.fileAt(path);
+      if (file !== undefined && file.below > 0 && !(await confirmMany([file], verdict))) return undefined;
+      decisions.push({ path, seen: id });
+    } else if (selections.every(({ isEmpty }) => isEmpty)) {
+      const hunk = hunkAt(hunks, shown.side, cursor);
       if (hunk === undefined) {
         throw new HoldfastError('invalid_params', 'Nothing has changed at the cursor', {
           next: 'go to the next change, or select changed lines',
@@ -134,7 +141,7 @@ export class ReviewCommands {
       }
       decisions.push({ path, seen: id, hunks: [hunk.id] });
     } else {
-      for (const { start, end } of editor.selections) {
+      for (const { start, end } of selections) {
         // A selection that ends before the first character of a line does not show that line as selected.
         const lines = {
           start: start.line,
@@ -156,15 +163,16 @@ export class ReviewCommands {
   /** Everything that is not decided. A program that names a session is not asked. */
   async #decideAll(target: unknown, verdict: Verdict): Promise<number | undefined> {
     const review = await this.#reviewOf(target);
-    const revision = review?.review?.revision;
-    if (review === undefined || revision === undefined) return undefined;
+    const opened = review?.review;
+    if (review === undefined || opened === undefined) return undefined;
+    const all = { review: opened.id, revision: opened.revision };
     const left = review.files.filter(isUndecided);
     if (left.length === 0) {
       window.setStatusBarMessage('Every change is decided already', STATUS_MS);
       return 0;
     }
     if (typeof target !== 'string' && !(await confirmMany(left, verdict))) return undefined;
-    return this.#send(review, verdict, { all: { revision } });
+    return this.#send(review, verdict, { all });
   }
 
   async #undo(target: unknown): Promise<number | undefined> {
@@ -194,7 +202,7 @@ export class ReviewCommands {
   async #send(
     review: OpenReview,
     verdict: Verdict,
-    what: { readonly decisions: Decision[] } | { readonly all: { readonly revision: number } },
+    what: { readonly decisions: Decision[] } | { readonly all: ReviewPosition },
   ): Promise<number> {
     const request = { session: review.session.id, verdict, ...what, opId: randomUUID() };
     try {
@@ -254,6 +262,8 @@ export class ReviewCommands {
       const files = review.resourcesIn(target);
       if (files.length > 0) return { review, files, isGroup: true, shown: false };
     }
+    // What was named is gone, for example after a double click: the change in the active editor is another one.
+    if (targets.length > 0 && !(target instanceof Uri && shownChange(target) !== undefined)) throw gone();
     const shown = activeChange();
     const review = shown === undefined ? undefined : this.#reviews.of(shown.session);
     if (shown === undefined || review === undefined) throw noChange();
@@ -267,6 +277,12 @@ export class ReviewCommands {
   }
 }
 
+/** A review at one of its revisions. */
+interface ReviewPosition {
+  readonly review: string;
+  readonly revision: number;
+}
+
 interface Found {
   readonly review: OpenReview;
   readonly files: readonly ReviewFile[];
@@ -274,6 +290,12 @@ interface Found {
   readonly isGroup: boolean;
   /** It is the change in the active editor. */
   readonly shown: boolean;
+}
+
+function gone(): HoldfastError {
+  return new HoldfastError('conflict', 'This change is not in the list any more', {
+    next: 'look at the review again',
+  });
 }
 
 function isResource(target: unknown): target is { readonly review: OpenReview; readonly file: ReviewFile } {
@@ -291,7 +313,10 @@ async function confirmMany(files: readonly ReviewFile[], verdict: Verdict): Prom
   const warning =
     careful.length === 0
       ? ''
-      : `\n\n${formatCount(careful.length, 'change')} may run on your machine or lead out of the tree:\n${names}${more}`;
+      : `\n\n${formatCount(careful.length, 'change')} may run on your machine, lead out of the tree, or replace a folder:\n${names}${more}`;
+  const below = files.reduce((sum, file) => sum + file.below, 0);
+  const hidden =
+    below === 0 ? '' : `\n\n${formatCount(below, 'path')} below folders that came or went go with them.`;
   const button = verdict === 'accept' ? 'Accept All' : 'Reject All';
   const effect =
     verdict === 'accept'
@@ -299,7 +324,7 @@ async function confirmMany(files: readonly ReviewFile[], verdict: Verdict): Prom
       : 'The workspace gets back what was there before.';
   const choice = await window.showWarningMessage(
     `${verdict === 'accept' ? 'Accept' : 'Reject'} ${formatCount(files.length, 'change')}?`,
-    { modal: true, detail: `${effect} You can undo this.${warning}` },
+    { modal: true, detail: `${effect} You can undo this.${warning}${hidden}` },
     button,
   );
   return choice === button;

@@ -12,6 +12,9 @@ const STALE = 'This change is not part of the review any more. Open it again fro
 /** Both sides of a change are asked for at the same time. */
 const KEPT_CHANGES = 20;
 
+/** Paths of a folder that a note lists. */
+const MAX_LISTED = 500;
+
 /** The sides of changes as read-only texts. Each belongs to one version of the change, so it never shows another one. */
 export class ReviewDocuments implements TextDocumentContentProvider, Disposable {
   readonly #connection: Pick<Connection, 'call' | 'callWithBytes' | 'of'>;
@@ -91,7 +94,35 @@ export class ReviewDocuments implements TextDocumentContentProvider, Disposable 
       .of(session)
       .call('files/stat', { snapshot, path, follow: false });
     if (type === 'file') return null;
-    return link === null ? `This is a ${type}.` : `Symbolic link to ${JSON.stringify(link)}.`;
+    if (link !== null) return `Symbolic link to ${JSON.stringify(link)}.`;
+    return type === 'directory'
+      ? `${await this.#listing(session, snapshot, path)}This is a directory.`
+      : `This is a ${type}.`;
+  }
+
+  /** What is below a folder, one path and its size a line: it is decided with the folder. */
+  async #listing(session: string, snapshot: string, root: string): Promise<string> {
+    const lines: string[] = [];
+    const folders = [root];
+    let rest = false;
+    for (let folder = folders.shift(); folder !== undefined; folder = folders.shift()) {
+      const left = MAX_LISTED - lines.length;
+      if (left <= 0) {
+        rest = true;
+        break;
+      }
+      const { entries, nextCursor } = await this.#connection
+        .of(session)
+        .call('files/list', { snapshot, path: folder, limit: left });
+      rest ||= nextCursor !== null;
+      for (const { name, type, size } of entries) {
+        const path = `${folder}/${name}`;
+        if (type === 'directory') folders.push(path);
+        const what = type === 'file' ? `${String(size)} bytes` : type;
+        lines.push(`${JSON.stringify(path.slice(root.length + 1))} ${what}\n`);
+      }
+    }
+    return [...lines, ...(rest ? ['and more\n'] : []), '\n'].join('');
   }
 }
 

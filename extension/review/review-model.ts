@@ -43,11 +43,12 @@ export function isUndecided({ state }: Pick<ReviewFile | Hunk, 'state'>): boolea
   return state === 'to-review' || state === 'partial';
 }
 
-export function needsCare({ risks }: Pick<ReviewFile, 'risks'>): boolean {
-  return risks.some((risk) => QUARANTINED_RISKS.has(risk));
+/** It may act on the person's machine, or takes along paths that the list does not have. */
+export function needsCare({ risks, below }: Pick<ReviewFile, 'risks' | 'below'>): boolean {
+  return below > 0 || risks.some((risk) => QUARANTINED_RISKS.has(risk));
 }
 
-export function groupOf(file: Pick<ReviewFile, 'state' | 'risks'>): ReviewGroup {
+export function groupOf(file: Pick<ReviewFile, 'state' | 'risks' | 'below'>): ReviewGroup {
   switch (file.state) {
     case 'to-review':
     case 'partial':
@@ -60,7 +61,7 @@ export function groupOf(file: Pick<ReviewFile, 'state' | 'risks'>): ReviewGroup 
 }
 
 /** At most two characters: the letter of the change, and a mark where it needs care. */
-export function badgeOf(file: Pick<ReviewFile, 'kind' | 'risks'>): string {
+export function badgeOf(file: Pick<ReviewFile, 'kind' | 'risks' | 'below'>): string {
   return `${KINDS[file.kind][0]}${needsCare(file) ? '!' : ''}`;
 }
 

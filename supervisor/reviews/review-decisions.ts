@@ -45,7 +45,7 @@ export interface ReviewDecisionsOptions {
 export interface DecideRequest {
   readonly verdict: Verdict;
   readonly decisions?: readonly Decision[] | undefined;
-  readonly all?: { readonly revision: number } | undefined;
+  readonly all?: { readonly review: string; readonly revision: number } | undefined;
   readonly opId?: string | undefined;
 }
 
@@ -149,7 +149,7 @@ export class ReviewDecisions {
       throw new HoldfastError('invalid_params', 'Name either decisions or all');
     }
     if (all !== undefined) {
-      if (all.revision !== row.revision) throw reviewMoved();
+      if (all.review !== row.id || all.revision !== row.revision) throw reviewMoved();
       const changes: Change[] = [];
       for (const unit of compared.units) {
         const from = known.get(unit.key) ?? null;

@@ -186,8 +186,8 @@ describe('a review', () => {
     await decide('reject', [0, 0], [3, 4]);
     expect(at.workspace.written.get(path)).toBe(lines(1, 'x', 'y', 3));
     // What is left is decided with all, and nothing that was decided changes.
-    const { revision } = await at.reviews().show(at.session());
-    await at.decisions().decide(at.session(), { verdict: 'accept', all: { revision } });
+    const { id: review, revision } = await at.reviews().show(at.session());
+    await at.decisions().decide(at.session(), { verdict: 'accept', all: { review, revision } });
     expect(await at.read('a', 'accepted')).toBe(lines(1, 'x', 'y', 3));
     expect(await at.file('a')).toMatchObject({ state: 'mixed' });
     expect((await at.hunks('a')).map(({ state }) => state)).toEqual(['mixed']);
@@ -216,9 +216,16 @@ describe('a review', () => {
     const decide = (decision: object) =>
       at.decisions().decide(at.session(), { verdict: 'accept', decisions: [{ path, seen, ...decision }] });
     await expect(decide({})).rejects.toMatchObject({ code: 'conflict' });
-    await expect(
-      at.decisions().decide(at.session(), { verdict: 'accept', all: { revision: 0 } }),
-    ).rejects.toMatchObject({ code: 'conflict' });
+    const { id: review, revision } = await at.reviews().show(at.session());
+    for (const all of [
+      { review, revision: 0 },
+      // Another review can have the same revision.
+      { review: 'rev-other', revision },
+    ]) {
+      await expect(at.decisions().decide(at.session(), { verdict: 'accept', all })).rejects.toMatchObject({
+        code: 'conflict',
+      });
+    }
     expect((await at.reviews().show(at.session())).counts.toReview).toBe(3);
   });
 
