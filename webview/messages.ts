@@ -116,6 +116,11 @@ export const REQUESTS = {
   prompt: { params: z.object({ text: z.string().min(1).max(MAX_PROMPT) }), result: nothing },
   /** Cancels the running turn. */
   stop: { params: nothing, result: nothing },
+  /** Replaces the prompt of a turn that waits in the queue. */
+  edit: {
+    params: z.object({ turnId: TurnIdSchema, text: z.string().min(1).max(MAX_PROMPT) }),
+    result: nothing,
+  },
   /** Cancels a turn that waits in the queue. */
   takeBack: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
   answer: {

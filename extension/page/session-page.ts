@@ -222,6 +222,14 @@ export class SessionPage implements Disposable {
       if (turn !== undefined && turn !== null) await this.#host.call('turn/cancel', { turn });
       return {};
     },
+    edit: async ({ turnId, text }) => {
+      await this.#options.connection.call(
+        'turn/edit',
+        { turn: turnId, opId: randomUUID() },
+        { bytes: Buffer.from(text, 'utf8') },
+      );
+      return {};
+    },
     takeBack: async ({ turnId }) => {
       await this.#host.call('turn/cancel', { turn: turnId });
       return {};

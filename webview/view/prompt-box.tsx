@@ -7,10 +7,17 @@ import { useMentions } from './mention-list.tsx';
 
 const MAX_HEIGHT = 240;
 
+/** A prompt that waits and is in the box, and the text that was there before. */
+interface Edited {
+  readonly turnId: string;
+  readonly own: string;
+}
+
 /** Where a person writes to the agent. Prompts that wait are above it and can be edited and taken back. */
 export function PromptBox({ model }: { readonly model: PageModel }) {
   const [text, setText] = useState(() => model.bridge.draft);
   const [isSending, setSending] = useState(false);
+  const [edited, setEdited] = useState<Edited | null>(null);
   const [caret, setCaret] = useState(0);
   const box = useRef<HTMLTextAreaElement>(null);
   /** Where the caret goes once the text is drawn. */
@@ -22,8 +29,8 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
   const isPossible = session !== null && !isDeleted && host === 'connected';
 
   useEffect(() => {
-    model.bridge.draft = text;
-  }, [model, text]);
+    model.bridge.draft = edited === null ? text : edited.own;
+  }, [model, text, edited]);
   useLayoutEffect(() => {
     const element = box.current;
     if (element === null) return;
@@ -46,12 +53,25 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
   const send = async (): Promise<void> => {
     if (text.trim() === '' || !isPossible || isSending) return;
     setSending(true);
-    if (await model.ask('prompt', { text })) {
+    if (edited !== null) await save(edited);
+    else if (await model.ask('prompt', { text })) {
       setText('');
       setBack(0);
     }
     setSending(false);
     box.current?.focus();
+  };
+  const save = async ({ turnId, own }: Edited): Promise<void> => {
+    if (await model.ask('edit', { turnId, text })) leave(own);
+    // It has begun meanwhile: what was written can be sent as another prompt.
+    else if (!model.conversation.queued.some((item) => item.turnId === turnId)) {
+      leave([text, own].filter((part) => part !== '').join('\n'));
+    }
+  };
+  const leave = (next: string): void => {
+    setEdited(null);
+    setText(next);
+    setBack(0);
   };
   const recall = (step: number): boolean => {
     const earlier = model.conversation.items.flatMap((item) =>
@@ -69,19 +89,38 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
       event.preventDefault();
       void send();
     }
+    if (event.key === 'Escape' && edited !== null) {
+      event.preventDefault();
+      leave(edited.own);
+    }
     const isUntouched = text === '' || back > 0;
     if (event.key === 'ArrowUp' && isUntouched && recall(1)) event.preventDefault();
     if (event.key === 'ArrowDown' && back > 0 && recall(-1)) event.preventDefault();
   };
   const edit = async (item: ConversationItem): Promise<void> => {
-    if (item.turnId === null || !(await model.ask('takeBack', { turnId: item.turnId }))) return;
-    setText((own) => [item.text ?? '', own].filter((part) => part !== '').join('\n'));
+    const { turnId } = item;
+    if (turnId === null || edited?.turnId === turnId) return;
+    const whole = await wholeText(model, item);
+    if (whole === null) return;
+    setEdited({ turnId, own: edited === null ? text : edited.own });
+    setText(whole);
+    setBack(0);
     box.current?.focus();
   };
+  const takeBack = async (item: ConversationItem): Promise<void> => {
+    if (item.turnId === null || !(await model.ask('takeBack', { turnId: item.turnId }))) return;
+    if (edited?.turnId === item.turnId) leave(edited.own);
+  };
+  const sendLabel = edited !== null ? 'Save this prompt' : isRunning ? 'Add to the queue' : 'Send';
 
   return (
     <div class="prompt-area">
-      <Queue model={model} onEdit={(item) => void edit(item)} />
+      <Queue
+        model={model}
+        edited={edited?.turnId ?? null}
+        onEdit={(item) => void edit(item)}
+        onTakeBack={(item) => void takeBack(item)}
+      />
       {mentions.list}
       <div class="prompt-box">
         <textarea
@@ -101,7 +140,11 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
           {...mentions.aria}
         />
         <div class="bar">
-          <span class="quiet hint">Enter sends · Shift+Enter adds a line · @ mentions a file</span>
+          <span class="quiet hint">
+            {edited === null
+              ? 'Enter sends · Shift+Enter adds a line · @ mentions a file'
+              : 'Enter saves the prompt that waits · Escape leaves it as it was'}
+          </span>
           {isRunning && (
             <button
               class="round secondary"
@@ -116,10 +159,10 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
             class="round primary"
             disabled={!isPossible || isSending || text.trim() === ''}
             onClick={() => void send()}
-            title={isRunning ? 'Add to the queue' : 'Send'}
-            aria-label={isRunning ? 'Add to the queue' : 'Send'}
+            title={sendLabel}
+            aria-label={sendLabel}
           >
-            <Icon name="arrow-up" />
+            <Icon name={edited === null ? 'arrow-up' : 'check'} />
           </button>
         </div>
       </div>
@@ -129,10 +172,13 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
 
 interface QueueProps {
   readonly model: PageModel;
+  /** The turn whose prompt is in the box. */
+  readonly edited: string | null;
   readonly onEdit: (item: ConversationItem) => void;
+  readonly onTakeBack: (item: ConversationItem) => void;
 }
 
-function Queue({ model, onEdit }: QueueProps) {
+function Queue({ model, edited, onEdit, onTakeBack }: QueueProps) {
   const { queued } = model.conversation;
   // A prompt whose turn is about to run waits only for its sandbox.
   const waiting = queued.filter(({ turnId }) => turnId !== model.state.session?.runningTurn);
@@ -140,7 +186,7 @@ function Queue({ model, onEdit }: QueueProps) {
   return (
     <ol class="queue" aria-label="Prompts that wait">
       {waiting.map((item) => (
-        <li key={item.id}>
+        <li key={item.id} class={item.turnId === edited ? 'edited' : undefined}>
           <Icon name="clock" />
           <span class="text">{plain(item.type === 'prompt' ? item.preview : '')}</span>
           <button class="icon" title="Edit" aria-label="Edit this prompt" onClick={() => onEdit(item)}>
@@ -150,9 +196,7 @@ function Queue({ model, onEdit }: QueueProps) {
             class="icon"
             title="Take back"
             aria-label="Take this prompt back"
-            onClick={() => {
-              if (item.turnId !== null) void model.ask('takeBack', { turnId: item.turnId });
-            }}
+            onClick={() => onTakeBack(item)}
           >
             <Icon name="close" />
           </button>
@@ -160,6 +204,21 @@ function Queue({ model, onEdit }: QueueProps) {
       ))}
     </ol>
   );
+}
+
+/** Null if it cannot be edited here; the page says why. */
+async function wholeText(model: PageModel, item: ConversationItem): Promise<string | null> {
+  const sha256 = item.contents.at(0)?.sha256;
+  if (item.text !== null && !item.cut) return item.text;
+  try {
+    if (item.text === null || sha256 === undefined) throw new Error('This prompt is not text');
+    const { text, isCut } = await model.bridge.request('content', { sha256 });
+    if (isCut) throw new Error('This prompt is too long for the page; use `holdfast turn edit`');
+    return text;
+  } catch (error) {
+    model.fail(error);
+    return null;
+  }
 }
 
 function placeholder(input: 'prompt' | 'json', isRunning: boolean): string {

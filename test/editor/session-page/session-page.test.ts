@@ -252,12 +252,15 @@ describe('the prompt', () => {
     expect(asked()).toEqual([{ name: 'prompt', params: { text: 'one\ntwo' } }]);
   });
 
-  test('a prompt that is refused stays; one that waits can be edited and taken back', async () => {
+  test('a prompt that is refused stays; one that waits can be edited in place and taken back', async () => {
     let fails = true;
     const { page: view } = await open({
       answers: {
         prompt: () => {
           if (fails) throw new Error('The turn was not started: the disk is full');
+        },
+        edit: () => {
+          if (fails) throw new Error('The prompt was not changed: the turn has begun');
         },
       },
     });
@@ -276,13 +279,31 @@ describe('the prompt', () => {
     fails = false;
     await picture('queue');
     await view.getByRole('button', { name: 'Edit this prompt' }).first().click();
+    await expect.poll(() => box.inputValue()).toBe('second');
+    await box.press('Escape');
+    await expect.poll(() => box.inputValue()).toBe('more');
+    await view.getByRole('button', { name: 'Edit this prompt' }).first().click();
+    await expect.poll(() => box.inputValue()).toBe('second');
+    await picture('queue-edited');
+    await box.fill('second, better');
+    await view.getByRole('button', { name: 'Save this prompt' }).click();
+    await expect.poll(() => box.inputValue()).toBe('more');
+    await view.getByRole('button', { name: 'Edit this prompt' }).first().click();
+    await expect.poll(() => box.inputValue()).toBe('second');
+    // Its turn begins while it is in the box.
+    await harness.send('begin', page([prompt(1, 'first')], { queued: queued.slice(1) }));
+    await view.getByText('second').first().waitFor({ state: 'detached' });
+    fails = true;
+    await box.press('Enter');
+    await view.getByRole('alert').getByText('the turn has begun').waitFor();
     await expect.poll(() => box.inputValue()).toBe('second\nmore');
     await view.getByRole('button', { name: 'Take this prompt back' }).last().click();
     await view.getByRole('button', { name: 'Stop the running turn' }).click();
     await expect
       .poll(() => asked().slice(1))
       .toEqual([
-        { name: 'takeBack', params: { turnId: NEXT_TURN } },
+        { name: 'edit', params: { turnId: NEXT_TURN, text: 'second, better' } },
+        { name: 'edit', params: { turnId: NEXT_TURN, text: 'second' } },
         { name: 'takeBack', params: { turnId: 'turn-cccccccccccccccc' } },
         { name: 'stop', params: {} },
       ]);
