@@ -109,7 +109,12 @@ export const AFFECTED = {
   ],
   'snapshot-format/': ['test/docker/snapshots', 'test/attacks/snapshots', 'test/faults/snapshots.test.ts'],
   'supervisor/': ['test/docker/mission', 'test/docker/cli.test.ts', 'test/faults/failpoints'],
-  'supervisor/agents/': ['test/docker/workers.test.ts', 'test/docker/mission/sessions.test.ts'],
+  'supervisor/agents/': [
+    'test/docker/workers.test.ts',
+    'test/docker/agents.test.ts',
+    'test/docker/mission/sessions.test.ts',
+    'test/faults/failpoints',
+  ],
   'supervisor/daemon/': [
     'test/docker/daemon',
     'test/docker/mission',
