@@ -19,9 +19,9 @@ import {
 const CLIENT = join(import.meta.dirname, '../../fixtures/handoff/killed-client.ts');
 const BEFORE = { a: '1\n', 'sub/b': '1\n', gone: 'gone\n' };
 const AFTER = { a: '2\n', 'sub/b': '2\n', 'new/c': 'new\n' };
-/** The last steps, in which files of the person change, and how many are left out between two that are tried. */
-const LAST_STEPS = 16;
-const STRIDE = soakCount(4, 1);
+/** The last steps, in which files of the person change, and from one that is tried to the next. The soak run tries every step. */
+const LAST_STEPS = 14;
+const STRIDE = soakCount(8, 1);
 
 /** Runs the client until its end. How many steps it took; null if it was killed. */
 async function handOffAndDie(
