@@ -2,6 +2,7 @@ import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { AgentWithState } from '../fixtures/agent-home/agent-with-state.ts';
 import { writeProject } from '../setup/profiles.ts';
 import { TestHome } from '../setup/test-home.ts';
 
@@ -99,31 +100,16 @@ describe("the agent's HOME (P2, W4)", () => {
   });
 });
 
-const SnapshotSchema = z.object({ id: z.string(), files: z.number(), stateRoot: z.string().nullable() });
-
 describe("the agent's state in snapshots", () => {
+  let agent: AgentWithState;
   let home: TestHome;
   beforeAll(async () => {
-    home = await TestHome.create();
-    await home.runOk([
-      'deploy',
-      await writeProject(home.projects, {
-        'holdfast.yaml':
-          'name: mind\npersistence: persistent\nworkspace: { seed: false }\n' +
-          'agent: { protocol: command, command: [sh], state: [.claude, .local/share/mind], caches: [.npm] }\n',
-      }),
-    ]);
+    agent = await AgentWithState.create('mind');
+    ({ home } = agent);
   });
-  afterAll(async () => {
-    await home.dispose();
-  });
-  const run = (session: string, script: string) => home.runOk(['run', 'mind', script, '--session', session]);
-  const idOf = async (session: string): Promise<string> =>
-    z
-      .object({ session: z.object({ id: z.string() }) })
-      .parse(await home.runJson(['session', 'show', session])).session.id;
-  const snapshot = async (session: string) =>
-    SnapshotSchema.parse(await home.runJson(['snapshot', 'create', session]));
+  afterAll(() => agent.dispose());
+  const run = (session: string, script: string) => agent.run(session, script);
+  const snapshot = (session: string) => agent.snapshot(session);
   const REMEMBER =
     'mkdir -p ~/.claude/projects ~/.local/share/mind ~/.npm; echo "$1"; ' +
     'echo NAME > ~/.claude/projects/a.jsonl; echo NAME > ~/.local/share/mind/db; echo NAME > ~/.npm/c; echo NAME > file';
@@ -174,9 +160,9 @@ describe("the agent's state in snapshots", () => {
     const one = await snapshot('f');
     await home.runOk(['gc']);
     expect(await home.runJson(['snapshot', 'verify', one.id])).toMatchObject({ ok: true });
-    await home.runOk(['snapshot', 'fork', one.id, '--name', 'fork-of-f', '--wait']);
+    await agent.fork(one.id, 'fork-of-f');
     expect(await run('fork-of-f', READ)).toBe('one one one ');
-    await home.runOk(['session', 'delete', await idOf('f'), '--force']);
+    await home.runOk(['session', 'delete', await agent.idOf('f'), '--force']);
     await home.runOk(['gc']);
     await run('fork-of-f', 'rm -r ~/.claude');
     await home.runOk(['snapshot', 'restore', 'fork-of-f', one.id, '--with-state']);
@@ -203,7 +189,7 @@ describe("the agent's state in snapshots", () => {
         `cp ~/.claude/.credentials.json ~/.claude/.credentials.json.tmp; mkdir ~/.claude/old; cp ~/.claude/.credentials.json ~/.claude/old/`,
     );
     const one = await snapshot('s');
-    await home.runOk(['snapshot', 'fork', one.id, '--name', 'fork-of-s', '--wait']);
+    await agent.fork(one.id, 'fork-of-s');
     expect(await run('fork-of-s', `grep -rl ${secret} ~ /workspace; ls -A ~/.claude`)).toBe(
       'old\nprojects\n',
     );

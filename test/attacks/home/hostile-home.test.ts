@@ -2,9 +2,9 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { writeProject } from '../../setup/profiles.ts';
+import { AgentWithState } from '../../fixtures/agent-home/agent-with-state.ts';
 import { SOAK } from '../../setup/run-length.ts';
-import { TestHome } from '../../setup/test-home.ts';
+import type { TestHome } from '../../setup/test-home.ts';
 
 /** How long somebody swaps the state while it is scanned, s. */
 const SWAPPING_S = SOAK ? 600 : 15;
@@ -13,32 +13,20 @@ const WIDE = SOAK ? 200_000 : 20_000;
 const PATIENT_MS = 60_000;
 /** Errors that the owner of a state that is being turned over may get. */
 const TYPED = /^error (conflict|file_\w+): /m;
-const ResultSchema = z.object({ id: z.string(), stateRoot: z.string().nullable() });
+const CreatedSchema = z.object({ id: z.string() });
 
 describe('a hostile agent and its HOME', () => {
+  let agent: AgentWithState;
   let home: TestHome;
   beforeAll(async () => {
-    home = await TestHome.create();
-    await home.runOk([
-      'deploy',
-      await writeProject(home.projects, {
-        'holdfast.yaml':
-          'name: evil\npersistence: persistent\nworkspace: { seed: false }\n' +
-          'agent: { protocol: command, command: [sh], state: [.claude, .local/share/mind], caches: [.npm] }\n',
-      }),
-    ]);
+    agent = await AgentWithState.create('evil');
+    ({ home } = agent);
   });
-  afterAll(async () => {
-    await home.dispose();
-  });
-  const run = (session: string, script: string) => home.runOk(['run', 'evil', script, '--session', session]);
-  const idOf = async (session: string): Promise<string> =>
-    z
-      .object({ session: z.object({ id: z.string() }) })
-      .parse(await home.runJson(['session', 'show', session])).session.id;
+  afterAll(() => agent.dispose());
+  const run = (session: string, script: string) => agent.run(session, script);
   /** What is in the agent's HOME in a new session that begins with the snapshot. */
   const stateIn = async (snapshot: string, name: string): Promise<string> => {
-    await home.runOk(['snapshot', 'fork', snapshot, '--name', name, '--wait']);
+    await agent.fork(snapshot, name);
     return await run(name, 'cd; find . -mindepth 1 | sort; find . -type f -exec cat {} + 2>/dev/null');
   };
 
@@ -48,7 +36,7 @@ describe('a hostile agent and its HOME', () => {
       'mkdir -p /workspace/canary; echo CANARY > /workspace/canary/file; echo CANARY > ~/loose; ' +
         'ln -s /workspace/canary ~/.claude; ln -s / ~/.local; ln -s /etc ~/.npm; ln -s /workspace ~/out; ln ~/loose ~/hard',
     );
-    const { id } = ResultSchema.parse(await home.runJson(['snapshot', 'create', 'links']));
+    const { id } = await agent.snapshot('links');
     await home.runOk(['session', 'stop', 'links']);
     // A link in the place of a kept path stays a link; one on the way to it is gone.
     expect(
@@ -72,7 +60,7 @@ describe('a hostile agent and its HOME', () => {
         'chmod 000 .claude/deep/file .claude/deep .claude .local junk; chmod 000 .',
     );
     const began = performance.now();
-    const { id } = ResultSchema.parse(await home.runJson(['snapshot', 'create', 'odd']));
+    const { id } = await agent.snapshot('odd');
     await home.runOk(['session', 'stop', 'odd']);
     expect(await run('odd', 'cd; ls -A | tr "\\n" " "; chmod -R u+rwx .claude; cat .claude/deep/file')).toBe(
       '.bashrc .claude .local .profile KEPT\n',
@@ -103,7 +91,7 @@ describe('a hostile agent and its HOME', () => {
     const until = Date.now() + SWAPPING_S * 900;
     while (Date.now() < until) {
       const { code, stdout, stderr } = await home.run(['snapshot', 'create', 'swap', '--json']);
-      if (code === 0) made.push(ResultSchema.parse(JSON.parse(stdout)).id);
+      if (code === 0) made.push(CreatedSchema.parse(JSON.parse(stdout)).id);
       else expect(stderr).toMatch(TYPED);
     }
     expect((await swapping).code).toBe(0);
@@ -113,7 +101,7 @@ describe('a hostile agent and its HOME', () => {
       expect(await stateIn(id, `swap-${String(index)}`)).not.toContain('CANARY');
     }
     // The sidecar left no notes about HOME, and the session goes on.
-    const control = join(home.path, 'run', await idOf('swap'), 'control/home');
+    const control = join(home.path, 'run', await agent.idOf('swap'), 'control/home');
     for (const notes of await readdir(control)) expect(await readdir(join(control, notes))).toEqual([]);
     expect(await run('swap', 'cat ~/.claude/a/file')).toBe('INSIDE\n');
     expect(await readFile(join(home.path, 'id'), 'utf8')).not.toBe('');
