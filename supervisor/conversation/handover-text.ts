@@ -1,5 +1,6 @@
 import type { ConversationItem } from '../../protocol/conversation.ts';
 import type { Memory } from '../../protocol/memory.ts';
+import { plainLines } from '../base/plain-lines.ts';
 
 /** A cautious guess: code has more bytes in a token, other scripts fewer characters. */
 const BYTES_PER_TOKEN = 3;
@@ -7,9 +8,6 @@ const BYTES_PER_TOKEN = 3;
 const LARGEST_PART = 4;
 /** Tokens for the words of our own around it. */
 const FRAME_TOKENS = 200;
-/** Every kind of line end, for whoever reads the text. Other control characters are replaced. */
-const LINE_END = /\r\n|[\n\v\f\r\u0085\u2028\u2029]/u;
-const CONTROL = /[^\t\P{Cc}]/gu;
 
 export interface HandoverRequest {
   readonly memory: Memory | null;
@@ -123,9 +121,8 @@ function section(title: string, text: string, maxBytes: number): string | null {
 
 /** Each line behind `| `, whatever ends lines where the text is read. */
 function quoted(text: string): string {
-  return text
-    .split(LINE_END)
-    .map((line) => `| ${line.replaceAll(CONTROL, '\ufffd')}`)
+  return plainLines(text)
+    .map((line) => `| ${line}`)
     .join('\n');
 }
 
