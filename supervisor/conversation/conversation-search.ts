@@ -1,6 +1,7 @@
 import { CONVERSATION_LIMITS } from '../../protocol/conversation.ts';
 import type { SearchResult } from '../../protocol/conversation.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { TimeSlice } from '../../protocol/time-slice.ts';
 import type { Sessions } from '../store/sessions.ts';
 import { cursorOf } from './conversation-reader.ts';
 import type { Conversations } from './conversations.ts';
@@ -8,6 +9,8 @@ import { type FoundText, type WordIndex, wordsOf } from './word-index.ts';
 
 /** Looks into the index that one request may take. The client continues with the cursor. */
 const LOOKS = 4;
+/** Of a text with other letters than ASCII, the part in which an excerpt looks for a word: each character takes its time. */
+const FOLDED_CHARACTERS = 16 * 1024;
 
 export interface SearchRequest {
   readonly text: string;
@@ -33,12 +36,14 @@ export class ConversationSearch {
   /** Errors: `not_supported` without an index. */
   async search(
     request: SearchRequest,
+    signal?: AbortSignal,
   ): Promise<{ results: SearchResult[]; cursor: string | null; complete: boolean }> {
     const { conversations } = this.#options;
     if (request.sessionId !== null) await conversations.catchUp(request.sessionId);
     const { limit = CONVERSATION_LIMITS.results.default } = request;
     const index = this.#index();
     const results: SearchResult[] = [];
+    const slices = new TimeSlice(signal);
     let below = request.cursor === undefined ? null : Number(request.cursor);
     for (let look = 0; look < LOOKS; look += 1) {
       const { found, next } = index.find({
@@ -48,6 +53,7 @@ export class ConversationSearch {
         limit: limit - results.length,
       });
       for (const one of found) {
+        if (slices.isUsedUp) await slices.yieldToEventLoop();
         const result = this.#result(one, request);
         if (result !== null) results.push(result);
       }
@@ -106,7 +112,8 @@ export function excerptOf(text: string, wanted: string): string {
 
 /** Lower case without accents. Each character stays in its place. */
 function folded(text: string): string {
-  return text.replaceAll(/./gsu, (character) => {
+  if (/^\p{ASCII}*$/u.test(text)) return text.toLowerCase();
+  return text.slice(0, FOLDED_CHARACTERS).replaceAll(/./gsu, (character) => {
     const base = character.normalize('NFD').replaceAll(/\p{M}/gu, '').toLowerCase();
     return base.length === character.length ? base : character;
   });

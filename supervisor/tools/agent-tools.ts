@@ -1,23 +1,28 @@
 import type { Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { AGENT_TOOL_LIMITS } from '../../protocol/agent-tools.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
 import { nestsDeeperThan } from '../../protocol/wire/untrusted-json.ts';
 import type { Log } from '../base/log.ts';
 import { EgressPool } from '../egress/pool.ts';
-import { Allowance } from './allowance.ts';
+import { Allowance, type Rate } from './allowance.ts';
 import { LineCall } from './line-call.ts';
 import type { AgentTool } from './session-tools.ts';
 
+/** Exactly what gets an answer, so that none is waited for in vain. */
 const MessageSchema = z.looseObject({
   jsonrpc: z.literal('2.0'),
-  id: z.union([z.string().max(200), z.number()]).optional(),
+  id: z.union([z.string().max(200), z.int()]).optional(),
   method: z.string().max(200),
+  result: z.never().optional(),
+  error: z.never().optional(),
 });
-const INVALID = JSON.stringify({
-  jsonrpc: '2.0',
-  id: null,
-  error: { code: -32_600, message: 'this is not a message of the Model Context Protocol' },
-});
+const INVALID = errorAnswer(null, -32_600, 'this is not a message of the Model Context Protocol');
+/** The code of what the tools themselves refuse. */
+const REFUSED = -32_000;
+/** How long a refused message is held, among those that are answered at the same time: no session sends refused ones faster. */
+const HELD_MS = 1000;
 
 export interface AgentToolsOptions {
   readonly tools: readonly AgentTool[];
@@ -103,26 +108,48 @@ export class AgentTools {
 
   /** The answer to a message, as JSON; null for one that gets none. */
   async answer(sessionId: string, line: Buffer, signal: AbortSignal): Promise<string | null> {
+    const allowances = this.#allowancesOf(sessionId);
+    const refusal = takeOf(this.#allowance(allowances, 'messages', AGENT_TOOL_LIMITS.messages));
+    if (refusal !== null) await sleep(HELD_MS, undefined, { signal }).catch(() => undefined);
+    if (signal.aborted) return null;
     const message = parseMessage(line);
     if (message === null) return INVALID;
+    if (refusal !== null)
+      return message.id === undefined ? null : errorAnswer(message.id, REFUSED, refusal.sentence);
     // Loaded with the first call: many sessions never make one.
     const { answerMessage } = await import('./tool-server.ts');
-    const allowances = this.#allowancesOf(sessionId);
-    const allowanceOf = ({ name, rate }: AgentTool): Allowance => {
-      const allowance = allowances.get(name) ?? new Allowance(rate, this.#now);
-      allowances.set(name, allowance);
-      return allowance;
-    };
+    const allowanceOf = ({ name, rate }: AgentTool): Allowance =>
+      this.#allowance(allowances, `tool ${name}`, rate);
     return await answerMessage(message, { sessionId, signal }, allowanceOf, this.#options);
   }
 
   readonly #now = (): number => this.#options.monotonicNow?.() ?? performance.now();
+
+  #allowance(allowances: Map<string, Allowance>, name: string, rate: Rate): Allowance {
+    const allowance = allowances.get(name) ?? new Allowance(rate, this.#now);
+    allowances.set(name, allowance);
+    return allowance;
+  }
 
   #allowancesOf(sessionId: string): Map<string, Allowance> {
     const allowances = this.#allowances.get(sessionId) ?? new Map<string, Allowance>();
     this.#allowances.set(sessionId, allowances);
     return allowances;
   }
+}
+
+/** Why a message is refused; null if it is not. */
+function takeOf(allowance: Allowance): HoldfastError | null {
+  try {
+    allowance.take('the tools');
+    return null;
+  } catch (error) {
+    return HoldfastError.from(error);
+  }
+}
+
+function errorAnswer(id: string | number | null, code: number, message: string): string {
+  return JSON.stringify({ jsonrpc: '2.0', id, error: { code, message } });
 }
 
 function parseMessage(line: Buffer): z.infer<typeof MessageSchema> | null {

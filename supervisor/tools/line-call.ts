@@ -4,6 +4,8 @@ import { AGENT_TOOL_LIMITS } from '../../protocol/agent-tools.ts';
 const LINE_FEED = 0x0a;
 /** How long a process may take to send its line, and to read the answer. */
 const TRANSFER_MS = 10_000;
+/** How long an answer may take: the longest tool waits for a person. */
+const ANSWER_MS = AGENT_TOOL_LIMITS.answerWaitMs + 60_000;
 
 /** Answers one message. Null: there is nothing to say. The signal aborts when the process has gone. Never rejects. */
 export type AnswerMessage = (message: Buffer, signal: AbortSignal) => Promise<string | null>;
@@ -49,6 +51,7 @@ export class LineCall {
     // One message is all: what follows is dropped.
     this.#stream.off('data', this.#onBytes).resume();
     clearTimeout(this.#late);
+    this.#late = setTimeout(() => this.#stream.destroy(), ANSWER_MS);
     void this.#answer(message, this.#gone.signal).then((answer) => this.#finish(answer));
   };
 

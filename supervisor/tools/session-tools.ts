@@ -181,8 +181,8 @@ export function sessionTools(options: SessionToolsOptions): readonly AgentTool[]
       }),
       isReading: true,
       rate: READS,
-      call: async ({ text, limit = 10 }, { sessionId }) => {
-        const { results } = await conversationSearch.search({ text, limit, sessionId });
+      call: async ({ text, limit = 10 }, { sessionId, signal }) => {
+        const { results } = await conversationSearch.search({ text, limit, sessionId }, signal);
         return {
           results: results.map(({ time, type, turnId, excerpt }) => ({ time, type, turnId, excerpt })),
         };

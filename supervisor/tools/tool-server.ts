@@ -5,6 +5,9 @@ import type { Log } from '../base/log.ts';
 import type { Allowance } from './allowance.ts';
 import type { AgentTool, Caller } from './session-tools.ts';
 
+/** An answer as JSON: the text of a tool is JSON mostly, which gets longer as a string of JSON. */
+const MOST_ANSWER_BYTES = 3 * AGENT_TOOL_LIMITS.answerBytes;
+
 /** A message that the agent's client sent: checked as far as an answer needs. */
 export interface ToolMessage {
   readonly jsonrpc: '2.0';
@@ -53,7 +56,7 @@ export async function answerMessage(
     close: () => Promise.resolve(),
     send: (answer) => {
       if ('id' in answer && answer.id === message.id && !('method' in answer))
-        resolve(JSON.stringify(answer));
+        resolve(boundedAnswer(message.id, answer));
       return Promise.resolve();
     },
   };
@@ -65,6 +68,14 @@ export async function answerMessage(
     caller.signal.removeEventListener('abort', gone);
     await server.close();
   }
+}
+
+/** The answer as JSON. What the library answers by itself, such as the report about an invalid input, is not cut before. */
+function boundedAnswer(id: ToolMessage['id'], answer: object): string {
+  const json = JSON.stringify(answer);
+  if (Buffer.byteLength(json) <= MOST_ANSWER_BYTES) return json;
+  const error = { code: -32_603, message: `the answer has more than ${MOST_ANSWER_BYTES} bytes` };
+  return JSON.stringify({ jsonrpc: '2.0', id, error });
 }
 
 function textOf(value: unknown): string {

@@ -143,4 +143,8 @@ test('an excerpt shows the place of the first word', () => {
   const text = `${'x'.repeat(500)} the Çedilla\nis here ${'y'.repeat(500)}`;
   expect(excerptOf(text, 'cedilla')).toMatch(/^…x+ the Çedilla is here y+…$/);
   expect(excerptOf('short', 'absent')).toBe('short');
+  expect(excerptOf(`${'x'.repeat(60_000)} The End`, 'end')).toMatch(/^…x+ The End$/);
+  // Other letters than ASCII are compared one by one: only so many of them.
+  expect(excerptOf(`${'é'.repeat(10_000)} The End`, 'end')).toMatch(/^…é+ The End$/);
+  expect(excerptOf(`${'é'.repeat(60_000)} The End`, 'end')).toMatch(/^é+…$/);
 });

@@ -39,6 +39,9 @@ describe('the tools of an agent', () => {
       '[]',
       '{"jsonrpc":"2.0","id":1,"result":{}}',
       '{"jsonrpc":"2.0","id":{},"method":"ping"}',
+      '{"jsonrpc":"2.0","id":1.5,"method":"ping"}',
+      '{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}',
+      '{"jsonrpc":"2.0","id":1,"method":"ping","error":{}}',
       `{"jsonrpc":"2.0","id":1,"method":"ping","params":${deep}}`,
     ])
       expect(await send(line)).toMatchObject({ id: null, error: { code: -32_600 } });
@@ -103,6 +106,29 @@ describe('the tools of an agent', () => {
     expect((await write(11)).failed).toBe(false);
     expect((await write(12)).failed).toBe(true);
   });
+});
+
+test('messages of any kind have a rate, for each session', async () => {
+  const { send, clock, limits } = givenTools();
+  const noted = '{"jsonrpc":"2.0","method":"notifications/initialized"}';
+  const ping = '{"jsonrpc":"2.0","id":7,"method":"ping"}';
+  for (let nth = 0; nth < limits.messages.burst; nth += 1) expect(await send(noted)).toBeNull();
+  const [refused, dropped, ofOther] = await Promise.all([send(ping), send(noted), send(ping, 1)]);
+  expect(refused).toMatchObject({ id: 7, error: { message: expect.stringContaining('Too many') as string } });
+  expect(dropped).toBeNull();
+  expect(ofOther).toMatchObject({ id: 7, result: {} });
+  clock.pass(limits.messages.everyMs);
+  expect(await send(ping)).toMatchObject({ id: 7, result: {} });
+});
+
+test('no answer is longer than a bound, also those that no tool gave', async () => {
+  const { agentTools } = givenTools();
+  const input = Object.fromEntries(Array.from({ length: 5000 }, (_, nth) => [`\u0001${nth}`, 0]));
+  const params = { name: 'memory_read', arguments: input };
+  const line = Buffer.from(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }));
+  const answer = await agentTools.answer(sessionId(0), line, new AbortController().signal);
+  expect(answer?.length).toBeLessThan(100_000);
+  expect(answer).toContain('"id":1');
 });
 
 describe('a host that an agent asks for', () => {
