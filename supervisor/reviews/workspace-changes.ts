@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { FILE_CHUNK_BYTES } from '../../protocol/files.ts';
 import { encodeLink, formatPath } from '../../protocol/paths.ts';
@@ -158,9 +158,7 @@ async function replaceEntry(
 ): Promise<void> {
   const { path, to } = replacement;
   const at = formatPath(path);
-  const name = `.holdfast-${createHash('sha256').update(at).digest('hex').slice(0, 24)}`;
-  const beside = formatPath([...path.slice(0, -1), Buffer.from(name)]);
-  await deleteIfThere(files, beside);
+  const beside = await freeNameBeside(files, path);
   await create(files, beside, to);
   try {
     // Somebody may have saved the file while the other one was written.
@@ -169,6 +167,20 @@ async function replaceEntry(
   } catch (error) {
     await deleteIfThere(files, beside);
     throw error;
+  }
+}
+
+/** The name that an earlier attempt used too. The agent may guess it and keep it: then another one. */
+async function freeNameBeside(files: FilesConnection, path: PathSegments): Promise<string> {
+  const named = (unique: string): string =>
+    formatPath([...path.slice(0, -1), Buffer.from(`.holdfast-${unique}`)]);
+  const known = named(createHash('sha256').update(formatPath(path)).digest('hex').slice(0, 24));
+  try {
+    await deleteIfThere(files, known);
+    return known;
+  } catch (error) {
+    if (!(error instanceof HoldfastError)) throw error;
+    return named(randomBytes(12).toString('hex'));
   }
 }
 

@@ -1,6 +1,8 @@
+import { createHash } from 'node:crypto';
 import { lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { formatPath } from '../../../protocol/paths.ts';
 import { BufferPool } from '../../../protocol/wire/buffer-pool.ts';
 import { filesHandlers } from '../../../sidecar/files/handlers.ts';
 import { WorkspaceFiles } from '../../../sidecar/files/workspace-files.ts';
@@ -72,6 +74,16 @@ test.each([
     }
   },
 );
+
+test('a folder of the agent at the name of the new entry keeps nothing from being replaced', async () => {
+  const { folder, changes } = workspace();
+  await changes.apply('s', { path, from: null, to: file('one\n', 0o755) });
+  const name = `.holdfast-${createHash('sha256').update(formatPath(path)).digest('hex').slice(0, 24)}`;
+  mkdirSync(join(folder, 'deep', name, 'full'), { recursive: true });
+  await changes.apply('s', { path, from: file('one\n', 0o755), to: file('one\n') });
+  expect(itemAt(folder)).toEqual(file('one\n'));
+  expect(readdirSync(join(folder, 'deep')).toSorted()).toEqual([name, 'one']);
+});
 
 test('what somebody saves meanwhile is not replaced', async () => {
   const { folder, changes } = workspace();
