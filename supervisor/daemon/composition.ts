@@ -275,7 +275,8 @@ function openStorage(home: Home, log: Log) {
 function createNetwork(storage: Storage, log: Log) {
   const { database, engine } = storage;
   const credentials = new SessionCredentials(storage);
-  const policies = new Policies({ ...storage, rules: new EgressRules(database) });
+  const egressRules = new EgressRules(database);
+  const policies = new Policies({ ...storage, rules: egressRules });
   const egress = new Egress({
     ...storage,
     policies,
@@ -292,7 +293,7 @@ function createNetwork(storage: Storage, log: Log) {
     owner: () => sandboxOwner(engine, () => storage.sessions.allocateUid()),
     log: log.child('setup'),
   });
-  return { policies, egress, setups };
+  return { policies, egress, egressRules, setups };
 }
 
 /** Containers of sessions, and what needs their sidecars: seeding, storage limits, scan caches. */

@@ -10,6 +10,7 @@ import type { TurnOutput } from '../history/turn-output.ts';
 import type { Ids } from '../base/ids.ts';
 import type { SessionCreation } from './session-creation.ts';
 import type { Database } from '../store/database.ts';
+import type { EgressRules } from '../store/egress-rules.ts';
 import type { Operations } from '../store/operations.ts';
 import type { Profiles } from '../store/profiles.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
@@ -25,6 +26,7 @@ export interface ForksOptions {
   readonly turns: Turns;
   readonly profiles: Profiles;
   readonly operations: Operations;
+  readonly egressRules: Pick<EgressRules, 'copyDenials'>;
   readonly events: EventLog;
   readonly output: TurnOutput;
   readonly artifacts: Artifacts;
@@ -68,7 +70,7 @@ export class Forks {
   async #create(snapshot: SnapshotRow, name: string | undefined, opId: string | undefined): Promise<string> {
     const { database, sessions, snapshots, profiles, operations, events, creation, restoreIntents } =
       this.#options;
-    const { turns, output, contents, ids } = this.#options;
+    const { turns, output, contents, egressRules, ids } = this.#options;
     const source = sessions.get(snapshot.sessionId);
     if (source === null) throw new HoldfastError('not_found', `There is no session ${snapshot.sessionId}`);
     const profile = profiles.getOrThrow(source.profile);
@@ -102,6 +104,7 @@ export class Forks {
           output.copy(turn.id, id, (seq) => seqs.get(seq));
         }
         restoreIntents.recordHydration(row.id, snapshot);
+        egressRules.copyDenials(source.id, row.id);
       });
       return { id };
     });

@@ -5,6 +5,7 @@ import { sandboxOwner } from '../engine/sandbox-owner.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { Database } from '../store/database.ts';
+import type { EgressRules } from '../store/egress-rules.ts';
 import type { Operations } from '../store/operations.ts';
 import type { ProfileRow, Profiles } from '../store/profiles.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
@@ -21,6 +22,7 @@ export interface SessionCreationOptions {
   readonly records: SessionRecords;
   readonly profiles: Profiles;
   readonly operations: Operations;
+  readonly egressRules: Pick<EgressRules, 'copyDenials'>;
   readonly events: EventLog;
   readonly engine: Engine;
   readonly seeding: Pick<Seeding, 'recordIntent'>;
@@ -37,7 +39,7 @@ export interface NewSession {
   readonly name?: string | undefined;
   /** Made for a single turn, and deleted after it. */
   readonly throwaway: boolean;
-  /** The snapshot that its workspace begins with, instead of the project. */
+  /** The snapshot that its workspace begins with, instead of the project. Hosts that its session is denied stay denied. */
   readonly from?: SnapshotRow | undefined;
 }
 
@@ -68,13 +70,16 @@ export class SessionCreation {
 
   /** Part of the caller's transaction. */
   insert(profile: ProfileRow, { name, throwaway, from }: NewSession): SessionRow {
-    const { database, sessions, records, events, seeding, restoreIntents } = this.#options;
+    const { database, sessions, records, egressRules, events, seeding, restoreIntents } = this.#options;
     return database.transaction(() => {
       const created = this.row(profile, { name, throwaway });
       const row = from === undefined ? created : { ...created, lineage: from.lineage, origin: from.id };
       sessions.insert(row);
       if (from === undefined) seeding.recordIntent(row.id, profile.config);
-      else restoreIntents.recordHydration(row.id, from);
+      else {
+        restoreIntents.recordHydration(row.id, from);
+        egressRules.copyDenials(from.sessionId, row.id);
+      }
       const { persistent, backing, uid, gid } = row;
       events.append(row.id, [
         {

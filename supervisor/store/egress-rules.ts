@@ -57,6 +57,17 @@ export class EgressRules {
     return this.#database.run('DELETE FROM egress_rules WHERE id = ?', id) > 0;
   }
 
+  /** Denies another session what people denied this one. What they allowed it stays its own. Call it in a transaction. */
+  copyDenials(from: string, to: string): void {
+    this.#database.run(
+      `INSERT INTO egress_rules (scope, owner, host, effect, tcp, ech, addedAt)
+       SELECT scope, ?, host, effect, tcp, ech, addedAt FROM egress_rules
+       WHERE scope = 'session' AND owner = ? AND effect = 'deny' ORDER BY id`,
+      to,
+      from,
+    );
+  }
+
   /** Removes the rules of one session. */
   removeSession(sessionId: string): void {
     this.#database.run(`DELETE FROM egress_rules WHERE scope <> 'profile' AND owner = ?`, sessionId);

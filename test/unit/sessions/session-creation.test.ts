@@ -1,0 +1,40 @@
+import { expect, test } from 'vitest';
+import { randomIds } from '../../../supervisor/base/ids.ts';
+import { SessionRecords } from '../../../supervisor/history/session-records.ts';
+import { SessionCreation } from '../../../supervisor/sessions/session-creation.ts';
+import { EgressRules } from '../../../supervisor/store/egress-rules.ts';
+import { snapshotFixture } from '../../fixtures/snapshots/snapshot-fixture.ts';
+
+test('a session that begins with a snapshot is denied what the session of the snapshot is denied', async () => {
+  const base = snapshotFixture();
+  base.sidecar.tree = { a: 'one' };
+  const { row: from } = await base.take();
+  const egressRules = new EgressRules(base.database);
+  const put = (scope: 'once' | 'session' | 'profile', effect: 'allow' | 'deny', host: string) =>
+    egressRules.put({ scope, owner: from.sessionId, host, effect, tcp: false, ech: false, addedAt: 7 });
+  put('session', 'deny', 'a.test');
+  put('session', 'allow', 'b.test');
+  put('once', 'allow', 'c.test');
+  put('session', 'deny', '*.d.test');
+  const creation = new SessionCreation({
+    ...base,
+    ...{ egressRules, ids: randomIds, now: Date.now },
+    records: new SessionRecords(base.database, base.sessions, base.events, Date.now),
+    profiles: undefined as never,
+    // Fakes: no workspace is made here.
+    engine: { capabilities: () => ({ localPaths: true }) } as never,
+    seeding: { recordIntent: () => undefined },
+    restoreIntents: { recordHydration: () => undefined },
+    log: undefined as never,
+  });
+  const profile = { name: base.session().profile, config: { persistence: 'persistent' } } as never;
+  const fork = creation.insert(profile, { throwaway: true, from });
+  const rulesOf = (id: string) =>
+    egressRules.listFor(id, 'none').map(({ scope, effect, host }) => [scope, effect, host]);
+  expect(rulesOf(fork.id)).toEqual([
+    ['session', 'deny', 'a.test'],
+    ['session', 'deny', '*.d.test'],
+  ]);
+  expect(rulesOf(creation.insert(profile, { throwaway: false }).id)).toEqual([]);
+  expect(rulesOf(from.sessionId)).toHaveLength(4);
+});
