@@ -1,3 +1,4 @@
+import { statfs } from 'node:fs/promises';
 import type { StateScope } from '../../snapshot-format/sidecar-calls.ts';
 import { SIGN_IN_FILES } from '../../protocol/presets/index.ts';
 import { PROFILE_DEFAULTS } from '../../protocol/profile.ts';
@@ -99,6 +100,7 @@ import { Snapshots } from '../store/snapshots.ts';
 import { TerminalRows } from '../store/terminals.ts';
 import { Turns } from '../store/turns.ts';
 import { WorkspaceBases } from '../store/workspace-bases.ts';
+import { AgentSnapshots } from '../tools/agent-snapshots.ts';
 import { AgentTools } from '../tools/agent-tools.ts';
 import { EgressRequests } from '../tools/egress-requests.ts';
 import { sessionTools } from '../tools/session-tools.ts';
@@ -533,15 +535,21 @@ function createAgents(
   return { permissions, agentConversations, agentChoices, permissionRows: rows, egressRequests };
 }
 
+async function freeBytesAt(path: string): Promise<number> {
+  const { bavail, bsize } = await statfs(path);
+  return bavail * bsize;
+}
+
 /** What agents can ask of Holdfast itself. */
 function createTools(
   below: Storage & Network & Sandboxes & SnapshotLayer & Agents,
   program: Program,
   log: Log,
 ) {
-  const { engine, egress, records, profiles } = below;
+  const { engine, egress, records, profiles, home } = below;
+  const agentSnapshots = new AgentSnapshots({ ...below, freeBytes: () => freeBytesAt(home.store) });
   const agentTools = new AgentTools({
-    tools: sessionTools(below),
+    tools: sessionTools({ ...below, agentSnapshots }),
     offersTools: (sessionId) => {
       const row = records.peek(sessionId);
       return row !== null && profiles.get(row.profile)?.config.agent.protocol === 'acp';

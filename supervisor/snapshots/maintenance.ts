@@ -85,23 +85,27 @@ export class SnapshotMaintenance {
 
   /** Deletes the snapshots that thinning selects. */
   thin(): void {
-    const { snapshots, sessions, remove, log, now } = this.#options;
+    const { snapshots } = this.#options;
     const ids = new Set(
       snapshots
         .listLineages()
         .flatMap((one) => snapshots.listByLineage(one).map(({ sessionId }) => sessionId)),
     );
-    for (const sessionId of ids) {
-      const rows = snapshots.listBySession(sessionId);
-      const bases = new Set(rows.map(({ id }) => id).filter((id) => sessions.listByOrigin(id).length > 0));
-      const byId = new Map(rows.map((row) => [row.id, row]));
-      for (const { id } of snapshotsToThin(rows, bases, now())) {
-        const row = byId.get(id);
-        try {
-          if (row !== undefined) remove(row, 'thinned out');
-        } catch (error) {
-          log.warn('a snapshot could not be thinned out', { snapshot: id, error });
-        }
+    for (const sessionId of ids) this.thinSession(sessionId);
+  }
+
+  /** As `thin`, for one session. */
+  thinSession(sessionId: string): void {
+    const { snapshots, sessions, remove, log, now } = this.#options;
+    const rows = snapshots.listBySession(sessionId);
+    const bases = new Set(rows.map(({ id }) => id).filter((id) => sessions.listByOrigin(id).length > 0));
+    const byId = new Map(rows.map((row) => [row.id, row]));
+    for (const { id } of snapshotsToThin(rows, bases, now())) {
+      const row = byId.get(id);
+      try {
+        if (row !== undefined) remove(row, 'thinned out');
+      } catch (error) {
+        log.warn('a snapshot could not be thinned out', { snapshot: id, error });
       }
     }
   }

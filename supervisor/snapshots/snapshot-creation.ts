@@ -347,6 +347,8 @@ export class SnapshotCreation {
     if (label !== undefined) return false;
     // The new snapshot is certainly from before the turn, and the earlier one is not.
     if (newest.duringTurn && isDuringTurn?.() !== true) return false;
+    // The agent can have its own thinned out, and so must not take away what a turn or a person relies on.
+    if (newest.reason === 'agent' && reason !== 'agent') return false;
     if (reason !== 'manual') return true;
     const { sessionId, eventSeq } = newest;
     return (

@@ -15,6 +15,8 @@ const DAY_MS = 24 * HOUR_MS;
 const KEEP_ALL_MS = DAY_MS;
 /** After that the newest of each hour is kept until its day ended this long ago, and then the newest of each day. */
 const KEEP_HOURLY_MS = 7 * DAY_MS;
+/** So many of those that the session's agent made, however young they are. */
+const KEEP_OF_AGENT = 20;
 
 /**
  * The snapshots of one session to delete now. Manual, pinned and (but for an agent's own) labelled snapshots stay, as do those that a fork began
@@ -28,10 +30,13 @@ export function snapshotsToThin(
 ): ThinningCandidate[] {
   const newestFirst = [...snapshots].sort((one, other) => other.createdAt - one.createdAt);
   const kept = new Set<string>();
+  let ofAgent = 0;
   return newestFirst.filter(({ id, createdAt, reason, label, pinned }) => {
     if (pinned || reason === 'manual' || bases.has(id)) return false;
     // An agent names its own: a name must not keep them for ever.
     if (label !== null && reason !== 'agent') return false;
+    if (reason === 'agent') ofAgent += 1;
+    if (reason === 'agent' && ofAgent > KEEP_OF_AGENT) return true;
     if (now - endOf(HOUR_MS, createdAt) <= KEEP_ALL_MS) return false;
     const period = now - endOf(DAY_MS, createdAt) <= KEEP_HOURLY_MS ? HOUR_MS : DAY_MS;
     const bucket = `${period} ${Math.floor(createdAt / period)}`;

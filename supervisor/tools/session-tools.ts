@@ -7,10 +7,10 @@ import type { ConversationSearch } from '../conversation/conversation-search.ts'
 import type { SessionMemory } from '../conversation/session-memory.ts';
 import type { Policies } from '../egress/policies.ts';
 import type { Comparisons } from '../snapshots/comparisons.ts';
-import type { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
 import type { SnapshotService } from '../snapshots/snapshot-service.ts';
 import type { Sessions } from '../store/sessions.ts';
 import type { Turns } from '../store/turns.ts';
+import type { AgentSnapshots } from './agent-snapshots.ts';
 import type { Rate } from './allowance.ts';
 import type { EgressRequests } from './egress-requests.ts';
 
@@ -40,7 +40,7 @@ export interface SessionToolsOptions {
   readonly sessionMemory: SessionMemory;
   readonly conversationSearch: ConversationSearch;
   readonly snapshotService: Pick<SnapshotService, 'find' | 'findSession' | 'list' | 'view'>;
-  readonly snapshotCreation: Pick<SnapshotCreation, 'create'>;
+  readonly agentSnapshots: Pick<AgentSnapshots, 'create'>;
   readonly comparisons: Pick<Comparisons, 'diff'>;
   readonly egressRequests: EgressRequests;
 }
@@ -61,7 +61,7 @@ function tool<I extends z.ZodObject>(definition: AgentTool<I>): AgentTool {
  */
 export function sessionTools(options: SessionToolsOptions): readonly AgentTool[] {
   const { sessions, turns, policies, sessionMemory: memory, conversationSearch, egressRequests } = options;
-  const { snapshotService, snapshotCreation, comparisons } = options;
+  const { snapshotService, agentSnapshots, comparisons } = options;
 
   /** A snapshot of the session itself: one of a fork, which shares its store, is as unknown as one of a stranger. */
   const ownSnapshot = (id: string, sessionId: string): void => {
@@ -95,7 +95,7 @@ export function sessionTools(options: SessionToolsOptions): readonly AgentTool[]
     tool({
       name: 'snapshot_create',
       description:
-        'Keep the state of /workspace as it is now, before something risky. A person can restore it; you cannot. Unchanged files cost nothing.',
+        'Keep the state of /workspace as it is now, before something risky. A person can restore it; you cannot. Unchanged files cost nothing; only your newest snapshots stay.',
       input: z.strictObject({
         label: z
           .string()
@@ -108,8 +108,7 @@ export function sessionTools(options: SessionToolsOptions): readonly AgentTool[]
       isReading: false,
       rate: WRITES,
       call: async ({ label }, { sessionId, signal }) => {
-        const made = await snapshotCreation.create(sessionId, { reason: 'agent', label, signal });
-        if (made === null) throw new HoldfastError('internal', 'No snapshot was created');
+        const made = await agentSnapshots.create(sessionId, label, signal);
         return { created: made.created, snapshot: shown(snapshotService.view(made.row)) };
       },
     }),

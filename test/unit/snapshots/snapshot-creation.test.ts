@@ -47,6 +47,20 @@ test('without changes the newest snapshot is reused; a manual request makes it m
   expect(told('snapshot.created').length).toBe(2);
 });
 
+test('a snapshot of the agent answers for no other: the agent can have it thinned out', async () => {
+  const { sidecar, take } = snapshotFixture();
+  sidecar.tree = { a: 'one' };
+  const ofAgent = await take({ reason: 'agent' });
+  expect(await take({ reason: 'agent' })).toEqual({ row: ofAgent.row, created: false });
+  const beforeTurn = await take({ reason: 'before-turn' });
+  expect([beforeTurn.created, beforeTurn.row.root, beforeTurn.row.newBytes]).toEqual([
+    true,
+    ofAgent.row.root,
+    0,
+  ]);
+  expect(await take({ reason: 'agent' })).toEqual({ row: beforeTurn.row, created: false });
+});
+
 test('a turn that ended since makes a new manual snapshot, but not a new one before a turn', async () => {
   const { sidecar, take, events } = snapshotFixture();
   sidecar.tree = { a: 'one' };

@@ -54,6 +54,15 @@ test('never selects manual, labelled or pinned snapshots, bases of forks, or the
   expect(snapshotsToThin([at(400 * DAY)], new Set(), NOW)).toEqual([]);
 });
 
+test('of the snapshots that an agent made the newest stay, however young all of them are', () => {
+  const many = Array.from({ length: 25 }, (_, age) =>
+    at(age * MINUTE, { reason: 'agent', label: `state ${age}` }),
+  );
+  const others = [at(30 * MINUTE), at(31 * MINUTE, { reason: 'agent', pinned: true })];
+  expect(kept([...many, ...others])).toEqual([...many.slice(0, 20), ...others]);
+  expect(kept(many, new Set([many[24]?.id ?? '']))).toEqual([...many.slice(0, 20), many[24]]);
+});
+
 test('a label that an agent gave keeps no snapshot, and a pin does', () => {
   const old = 40 * DAY;
   const ofAgent = { reason: 'agent', label: 'before the upgrade' } as const;
