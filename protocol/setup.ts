@@ -15,6 +15,8 @@ export type PackageHosts = keyof typeof PACKAGE_HOSTS;
 
 const MAX_PACKAGES = 200;
 const MAX_SETUP_RULES = 100;
+/** Timers of Node take less than 25 days. */
+const MAX_SETUP_TIMEOUT_MS = 24 * 3_600_000;
 
 /** A list of packages, each a name with an optional version: never an option, a path or an address. */
 const packages = (pattern: RegExp, example: string) =>
@@ -47,7 +49,7 @@ export const SetupSchema = z.strictObject({
     .array(z.union([z.enum(['npm', 'pypi', 'debian']), EgressRuleSchema]))
     .max(MAX_SETUP_RULES)
     .optional(),
-  timeout: DurationSchema.optional(),
+  timeout: DurationSchema.refine((ms) => ms <= MAX_SETUP_TIMEOUT_MS, 'at most 24h').optional(),
 });
 
 /** What a setup may add to its base image, bytes. */

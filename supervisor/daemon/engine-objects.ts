@@ -1,8 +1,14 @@
 import type { Garbage } from '../../protocol/entities.ts';
 import type { Engine, ObservedObject } from '../engine/port.ts';
 
-/** Removes every container and volume of this home. Containers first: a volume in use cannot be removed. */
-export async function removeEngineObjects(engine: Engine): Promise<Garbage[]> {
+/**
+ * Removes every container, volume and prepared image of this home. Containers first: a volume in use cannot be removed. An image that
+ * somebody's own container uses stays, and is reported.
+ */
+export async function removeEngineObjects(
+  engine: Engine,
+  reportKept: (image: ObservedObject, error: unknown) => void,
+): Promise<Garbage[]> {
   const objects = await engine.observe();
   const containers = objects.filter(({ kind }) => kind === 'container');
   const sessions = new Set(containers.flatMap(({ sessionId }) => (sessionId === null ? [] : [sessionId])));
@@ -10,8 +16,17 @@ export async function removeEngineObjects(engine: Engine): Promise<Garbage[]> {
   for (const object of containers.filter(({ sessionId }) => sessionId === null))
     await engine.removeObject(object);
   const others = (await engine.observe()).filter(({ kind }) => kind !== 'container');
-  for (const object of others) await engine.removeObject(object);
-  return [...containers, ...others].map((object) => describeGarbage(object, 'purged'));
+  const removed = [...containers];
+  for (const object of others) {
+    try {
+      await engine.removeObject(object);
+      removed.push(object);
+    } catch (error) {
+      if (object.kind !== 'image') throw error;
+      reportKept(object, error);
+    }
+  }
+  return removed.map((object) => describeGarbage(object, 'purged'));
 }
 
 export function describeGarbage(object: ObservedObject, why: string): Garbage {

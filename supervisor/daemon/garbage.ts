@@ -129,8 +129,9 @@ export class GarbageCollector {
           },
           remove: async () => {
             if (isDeploying() || setups.unusedImages([{ reference, setupId }]).length === 0) return;
-            await engine.removeObject(object);
+            // Recorded first: were we killed in between, an image without a record is found again, and no record names one that is gone.
             await setups.recordImageRemoved(setupId);
+            await engine.removeObject(object);
           },
         },
       ];

@@ -17,7 +17,10 @@ export interface PurgeOptions {
   readonly home: Home;
   readonly engine: Engine;
   /** Null when the database cannot be read: a purge works all the same. */
-  readonly services: Pick<Services, 'sessionRuntime' | 'sessions' | 'profiles' | 'watchConnections'> | null;
+  readonly services: Pick<
+    Services,
+    'sessionRuntime' | 'sessions' | 'profiles' | 'setups' | 'watchConnections'
+  > | null;
   readonly log: Log;
 }
 
@@ -103,7 +106,11 @@ export class Purge {
     // Processes end with their containers; nothing may be started from here on.
     await services?.watchConnections.close();
     await services?.sessionRuntime.stop();
-    const removed = await removeEngineObjects(engine);
+    await services?.setups.stop();
+    const removed = await removeEngineObjects(engine, ({ name }, error) => {
+      log.warn('an image stays', { image: name, error });
+      progress(`image ${name} is in use and stays`);
+    });
     const folders = [home.workspaces, home.agentHomes];
     const owned = (
       await Promise.all(

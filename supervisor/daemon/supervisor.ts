@@ -207,7 +207,8 @@ export class Supervisor {
     await this.#try('tools', () => this.#services?.agentTools.close());
     await this.#try('egress', () => this.#services?.egress.close());
     await this.#try('sessions', () => within(DRAIN_MS, this.#services?.sessionRuntime.stop()));
-    if (reason === 'home-gone') await this.#try('engine objects', () => removeEngineObjects(this.#engine));
+    if (reason === 'home-gone')
+      await this.#try('engine objects', () => removeEngineObjects(this.#engine, () => undefined));
     await this.#try('engine', () => within(DRAIN_MS, this.#engine.close()));
     await this.#try('database', () => this.#services?.database.close());
     if (reason === 'handover') await failpoint('handover.before-release');

@@ -128,6 +128,8 @@ export interface EngineImages {
   has(reference: string): Promise<boolean>;
   /** Digest or id of a present image, for the history. */
   identity(reference: string): Promise<string>;
+  /** Its id on this engine, whatever names and digests it has; null if it does not exist. */
+  id(reference: string): Promise<string | null>;
   /** Whether it is a prepared image of any home, or made from one. False if it does not exist. */
   isPrepared(reference: string): Promise<boolean>;
   pull(reference: string, progress: (layer: PullProgress) => void, signal: AbortSignal): Promise<void>;

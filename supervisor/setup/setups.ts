@@ -51,6 +51,8 @@ export class Setups {
   readonly #options: SetupsOptions;
   /** Their logs, by id. */
   readonly #running = new Map<string, SetupLog>();
+  readonly #stopping = new AbortController();
+  readonly #unfinished = new Set<Promise<unknown>>();
 
   constructor(options: SetupsOptions) {
     this.#options = options;
@@ -82,7 +84,20 @@ export class Setups {
       if (prepared !== null) return prepared;
       rows.markRemoved(earlier.id);
     }
-    return (await this.#run(plan, request)).reference;
+    const signal = AbortSignal.any([request.signal, this.#stopping.signal]);
+    const run = this.#run(plan, { ...request, signal });
+    this.#unfinished.add(run);
+    try {
+      return (await run).reference;
+    } finally {
+      this.#unfinished.delete(run);
+    }
+  }
+
+  /** Cancels every setup and waits until nothing of them is left. None begins afterwards. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await Promise.allSettled(this.#unfinished);
   }
 
   /** Puts what was refused to a running setup into its log: few installers tell the reason. */
@@ -168,9 +183,8 @@ export class Setups {
 
   async #intactImage({ image, imageId }: SetupRow): Promise<string | null> {
     const { images } = this.#options.engine;
-    if (image === null || !(await images.has(image))) return null;
     // Somebody may have given the name to another image.
-    return (await images.identity(image)) === imageId ? image : null;
+    return image !== null && imageId !== null && (await images.id(image)) === imageId ? image : null;
   }
 
   #imagesInUse(): ReadonlySet<string> {
@@ -188,12 +202,12 @@ export class Setups {
       ...{ id, profile: profile.name, key: plan.key, ...owner(), baseImage: image, startedAt: now() },
       backing: localPaths ? ('directory' as const) : ('volume' as const),
     };
-    const output = SetupLog.create(home.setupLog(id));
-    this.#running.set(id, output);
-    rows.begin(row);
     const limit = profile.setup?.timeout ?? SETUP_TIMEOUT_MS;
     const late = AbortSignal.timeout(limit);
+    const output = SetupLog.create(home.setupLog(id));
+    this.#running.set(id, output);
     try {
+      rows.begin(row);
       await failpoint('setup.after-intent');
       const made = await this.#prepare(
         plan,
@@ -238,6 +252,7 @@ export class Setups {
     const sandbox = sandboxOf(row, profile);
     let step = '';
     let reportedAt = 0;
+    signal.throwIfAborted();
     reportProgress('setup');
     await engine.createWorkspace(sandbox.workspace);
     await engine.startSidecar(sandbox);

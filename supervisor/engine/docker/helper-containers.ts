@@ -10,7 +10,7 @@ import { helperOptions } from './container-options.ts';
 import type { Containers, EngineTimeouts } from './containers.ts';
 import { isRefusal, engineTimedOut, engineUnavailable } from './errors.ts';
 import { demultiplex, readText } from './multiplexed-stream.ts';
-import type { Naming } from './labels.ts';
+import { isPreparedImage, type Naming } from './labels.ts';
 import { WaitReply, parseReply } from './replies.ts';
 
 export interface HelperCommand {
@@ -155,7 +155,9 @@ export function missingImageError(reference: string, cause?: unknown): HoldfastE
     why: 'sandboxes require it',
     next: isHoldfastImage(reference)
       ? HOW_TO_GET_HOLDFAST_IMAGES
-      : `get it with \`docker pull ${reference}\``,
+      : isPreparedImage(reference)
+        ? 'deploy the profile again: its setup made this image'
+        : `get it with \`docker pull ${reference}\``,
     details: { image: reference },
     cause,
   });

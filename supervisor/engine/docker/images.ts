@@ -30,6 +30,10 @@ export class DockerImages implements EngineImages {
     return image.RepoDigests?.[0] ?? image.Id;
   }
 
+  async id(reference: string): Promise<string | null> {
+    return (await this.#inspect(reference))?.Id ?? null;
+  }
+
   async isPrepared(reference: string): Promise<boolean> {
     return (await this.#inspect(reference))?.Config?.Labels?.[LABEL.role] === 'prepared';
   }

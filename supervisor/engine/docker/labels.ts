@@ -91,3 +91,8 @@ export class Naming {
     return JSON.stringify({ ...more, label });
   }
 }
+
+/** Whether this is a name that we give to prepared images, of this home or of another. */
+export function isPreparedImage(reference: string): boolean {
+  return /^hf-[a-z0-9]{1,8}\/prepared:/.test(reference);
+}

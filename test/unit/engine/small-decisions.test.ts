@@ -7,6 +7,7 @@ import {
   engineUnavailable,
 } from '../../../supervisor/engine/docker/errors.ts';
 import { PullTally, withTag } from '../../../supervisor/engine/docker/images.ts';
+import { missingImageError } from '../../../supervisor/engine/docker/helper-containers.ts';
 import { Naming } from '../../../supervisor/engine/docker/labels.ts';
 import { specHashes } from '../../../supervisor/engine/docker/spec-hash.ts';
 import type { SandboxSpec } from '../../../supervisor/engine/port.ts';
@@ -148,4 +149,10 @@ describe('errors that leave the driver', () => {
       details: { status: 500 },
     });
   });
+});
+
+test('a prepared image that is missing is made again by a deploy', () => {
+  const { repository, tag } = new Naming('0123456789abcdef').preparedImage('setup-1');
+  expect(missingImageError(`${repository}:${tag}`).next).toContain('deploy the profile again');
+  expect(missingImageError('registry.test/prepared:1').next).toContain('docker pull');
 });

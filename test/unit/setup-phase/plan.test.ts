@@ -13,6 +13,13 @@ const keyOf = (more: string, base = 'sha256:1', name?: string): string | undefin
 const PIP = 'setup: { packages: { pip: [ruff] } }\n';
 
 describe('the plan of a setup', () => {
+  test('takes a day at most', () => {
+    const limited = (timeout: string) => profile(`setup: { packages: { pip: [ruff] }, timeout: ${timeout} }`);
+    expect(limited('24h').setup?.timeout).toBe(86_400_000);
+    expect(() => limited('25h')).toThrow();
+    expect(() => limited('50d')).toThrow();
+  });
+
   test('has a step for each kind of package, and their sources', () => {
     const plan = planSetup(
       profile('setup: { packages: { pip: [ruff==0.14], apt: [jq, ripgrep], npm: ["@types/node@24"] } }'),
