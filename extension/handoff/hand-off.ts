@@ -8,13 +8,13 @@ import { type HandoffResult, applyHandoff } from '../../handoff/handoff.ts';
 import { type HandoffPlan, type PlanOptions, planHandoff } from '../../handoff/plan.ts';
 import { proposeMessage } from '../../handoff/commit.ts';
 import type { Repository } from '../../handoff/repository.ts';
-import { readable } from '../../project/raw-path.ts';
+import { type RawPath, readable } from '../../project/raw-path.ts';
 import type { Session } from '../../protocol/entities.ts';
 import { HANDOFF_TARGETS, type HandoffTarget } from '../../protocol/handoff.ts';
 import { formatCount } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { Connection } from '../connection/connection.ts';
-import { TARGETS, describeLeftOut, releasePattern } from './plan-text.ts';
+import { TARGETS, describeLeftOut } from './plan-text.ts';
 import { chooseRepository, gitIn, openChosen, rememberRepository } from './repository-choice.ts';
 import { showResult } from './results.ts';
 
@@ -44,7 +44,8 @@ export async function handOff(host: HandoffHost, session: Session): Promise<Hand
     const released = await chooseReleased(first, title);
     if (released === undefined) return undefined;
     // The same request again gives the same trees.
-    if (released.length > 0) current = await plan(host, title, { ...options, released });
+    if (released.size > 0)
+      current = await plan(host, title, { ...options, released: [], releasedPaths: released });
     const message = await chooseMessage(current, to, title);
     if (message === undefined) return undefined;
     if (!(await confirm(current, to, repository, place))) return undefined;
@@ -138,18 +139,17 @@ async function withCancel<T>(
   );
 }
 
-/** The patterns of what the person lets out of quarantine: nothing is chosen beforehand, and what is needs a yes of its own. */
-async function chooseReleased({ quarantined }: HandoffPlan, title: string): Promise<string[] | undefined> {
-  if (quarantined.length === 0) return [];
-  const items = quarantined.map((one) => {
-    const pattern = releasePattern(one);
-    return {
-      label: sanitize(readable(one.path)),
-      description: one.risks.join(', '),
-      ...(pattern === null ? { detail: 'Its name is a pattern: release it with the command line' } : {}),
-      pattern,
-    };
-  });
+/** The paths that the person lets out of quarantine: nothing is chosen beforehand, and what is needs a yes of its own. */
+async function chooseReleased(
+  { quarantined }: HandoffPlan,
+  title: string,
+): Promise<ReadonlySet<RawPath> | undefined> {
+  if (quarantined.length === 0) return new Set();
+  const items = quarantined.map(({ path, risks }) => ({
+    label: sanitize(readable(path)),
+    description: risks.join(', '),
+    path,
+  }));
   const picked = await window.showQuickPick(items, {
     title: `${title}: quarantine`,
     placeHolder:
@@ -158,12 +158,12 @@ async function chooseReleased({ quarantined }: HandoffPlan, title: string): Prom
     matchOnDescription: true,
   });
   if (picked === undefined) return undefined;
-  const released = picked.flatMap(({ pattern }) => (pattern === null ? [] : [pattern]));
-  if (released.length === 0) return [];
+  const released = picked.map(({ path }) => path);
+  if (released.length === 0) return new Set();
   const LET_THROUGH = 'Let Through';
   const names = released
     .slice(0, 10)
-    .map((name) => sanitize(name, 100))
+    .map((path) => sanitize(readable(path), 100))
     .join('\n');
   const more = released.length > 10 ? `\nand ${released.length - 10} more` : '';
   const choice = await window.showWarningMessage(
@@ -174,7 +174,7 @@ async function chooseReleased({ quarantined }: HandoffPlan, title: string): Prom
     },
     LET_THROUGH,
   );
-  return choice === LET_THROUGH ? released : undefined;
+  return choice === LET_THROUGH ? new Set(released) : undefined;
 }
 
 /** The message of the commit; null where there is none, or for the proposed one. */

@@ -1,4 +1,4 @@
-import type { HandoffPlan, Quarantined } from '../../handoff/plan.ts';
+import type { HandoffPlan } from '../../handoff/plan.ts';
 import { readable } from '../../project/raw-path.ts';
 import type { HandoffTarget } from '../../protocol/handoff.ts';
 import { formatCount } from '../base/format.ts';
@@ -29,15 +29,19 @@ type Described = Pick<
   };
 };
 
-/** What stays behind and why, a line each. */
+/** What stays behind and why, and what was let out of quarantine, a line each. */
 export function describeLeftOut(plan: Described): string[] {
-  const { begun, quarantined, refused, ignored } = plan;
+  const { begun, released, quarantined, refused, ignored } = plan;
   const lines: string[] = [];
   const notAccepted = begun.review?.notAccepted ?? 0;
   if (notAccepted > 0)
     lines.push(`${formatCount(notAccepted, 'change')} not accepted ${stay(notAccepted)} behind.`);
   if (begun.review === null)
     lines.push('There is no review: everything that the agent changed is handed over.');
+  if (released.length > 0)
+    lines.push(
+      `You let ${formatCount(released.length, 'file')} out of quarantine: ${listed(released.map(({ path }) => readable(path)))}.`,
+    );
   if (quarantined.length > 0)
     lines.push(
       `${formatCount(quarantined.length, 'file')} ${stay(quarantined.length)} in quarantine: ${listed(quarantined.map(({ path }) => readable(path)))}.`,
@@ -57,17 +61,6 @@ export function describeLeftOut(plan: Described): string[] {
   if (begun.base.kind === 'snapshot')
     lines.push('What the workspace began with is not known: it is compared with its oldest snapshot.');
   return lines;
-}
-
-/**
- * The pattern that lets exactly this file out of quarantine; null for a name that would let others through as well, and so
- * leaves only by the command line.
- */
-export function releasePattern({ path }: Pick<Quarantined, 'path'>): string | null {
-  const text = readable(path);
-  return /[*\\]/.test(text) || text.trim() !== text || Buffer.from(text, 'utf8').toString('latin1') !== path
-    ? null
-    : text;
 }
 
 function stay(count: number): string {

@@ -4,7 +4,8 @@ import { formatAge } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 
-const MAX_TITLE = 100;
+/** Holds the question for a host and its warning as a whole, see `supervisor/tools/egress-requests.ts`. */
+const MAX_TITLE = 160;
 const MAX_LOCATIONS = 3;
 const MAX_LOCATION = 60;
 const MAX_OPTION = 60;

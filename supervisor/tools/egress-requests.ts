@@ -14,6 +14,8 @@ import type { PermissionRow, PermissionRows } from '../store/permissions.ts';
 import type { Turns } from '../store/turns.ts';
 
 const REASON_CHARACTERS = 300;
+/** A question shows the whole name: what decides about it is its end. */
+const HOST_CHARACTERS = 70;
 const HTTPS_PORT = 443;
 const OPTIONS: readonly PermissionOption[] = [
   { id: 'session', name: 'Allow for this session', kind: 'allow_always' },
@@ -164,7 +166,9 @@ function parseHost(text: string): ParsedHost {
           ? 'this address is the sandbox itself, which needs no permission'
           : isIP(pattern.host) !== 0 && isUnspecifiedAddress(pattern.host)
             ? 'this is the address of no machine'
-            : null;
+            : pattern.host.length > HOST_CHARACTERS
+              ? `a person must be able to read it: at most ${String(HOST_CHARACTERS)} characters`
+              : null;
   if ('refused' in pattern || why !== null) {
     throw new HoldfastError('invalid_params', 'This is not a host that can be asked for', {
       ...(why === null ? {} : { why }),

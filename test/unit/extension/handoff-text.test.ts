@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { describeLeftOut, releasePattern } from '../../../extension/handoff/plan-text.ts';
-import { fromText, type RawPath } from '../../../project/raw-path.ts';
+import { describeLeftOut } from '../../../extension/handoff/plan-text.ts';
+import { fromText } from '../../../project/raw-path.ts';
 
 type Plan = Parameters<typeof describeLeftOut>[0];
 
@@ -23,6 +23,7 @@ test('what stays behind is said, a line each', () => {
   expect(describeLeftOut(NOTHING)).toEqual([]);
   const plan: Plan = {
     ...NOTHING,
+    released: [{ path: fromText('package.json'), risks: ['executes'] }],
     quarantined: [{ path: fromText('.vscode/tasks.json'), risks: ['executes'] }],
     refused: [{ path: fromText('.git/config'), why: 'git' }],
     ignored: [fromText('node_modules/x'), fromText('node_modules/y')],
@@ -30,18 +31,10 @@ test('what stays behind is said, a line each', () => {
   };
   expect(describeLeftOut(plan)).toEqual([
     '2 changes not accepted stay behind.',
+    'You let 1 file out of quarantine: package.json.',
     '1 file stays in quarantine: .vscode/tasks.json.',
     '1 path no repository may get: .git/config (git).',
     '2 ignored files stay behind.',
     'The agent still works: what it changes from now on is not part of this handoff.',
   ]);
-});
-
-test('a name that would let other files out of quarantine is no pattern of its own', () => {
-  const of = (path: RawPath) => releasePattern({ path });
-  expect(of(fromText('.husky/pre-commit'))).toBe('.husky/pre-commit');
-  expect(of(fromText('größe/run.sh'))).toBe('größe/run.sh');
-  expect(of(fromText('.husky/**'))).toBeNull();
-  expect(of(fromText(' x'))).toBeNull();
-  expect(of('\xff.sh')).toBeNull();
 });

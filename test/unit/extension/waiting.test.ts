@@ -121,7 +121,7 @@ describe('what an agent wrote about a permission', () => {
     const title = `$(trash) [all](command:evil)\n\u202e${'x'.repeat(400)}`;
     const shown = permissionTitle({ title, kind: 'execute' });
     expect(shown).toMatch(/^\$ \(trash\) \[all\] \(command:evil\) \\u\{202e\}x+…$/);
-    expect(shown.length).toBeLessThan(120);
+    expect(shown.length).toBeLessThan(180);
     expect(permissionTitle({ title: ' \n ', kind: 'fetch' })).toBe('Use a tool (fetch)');
   });
 

@@ -209,6 +209,7 @@ describe('a host that an agent asks for', () => {
       '127.0.0.1',
       'host.holdfast.internal',
       '0.0.0.0:8080',
+      `${'a'.repeat(60)}.${'b'.repeat(60)}.example`,
       '0.1.2.3',
       '[::]:8080',
     ];
