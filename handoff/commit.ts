@@ -2,7 +2,9 @@ import { HoldfastError } from '../protocol/errors.ts';
 import { fromBytes, type RawPath, readable, toBytes } from '../project/raw-path.ts';
 import type { Contents } from './contents.ts';
 import type { Git } from './git.ts';
+import { readCommit } from './repository.ts';
 import type { Edit } from './resolve.ts';
+import { blobOf } from './working-files.ts';
 
 /** A branch that never exists: the import takes it back before it ends. */
 const SCRATCH = 'refs/holdfast/import';
@@ -24,7 +26,22 @@ export async function writeTree(
   if (commit === undefined) throw new HoldfastError('internal', 'git fast-import named no commit');
   const tree = await git.text(['rev-parse', '--verify', `${commit}^{tree}`]);
   if (onto !== null) await requireOnly(git, onto, tree, edits);
+  await requireStored(git, tree, edits);
   return tree;
+}
+
+/** Errors: `internal` if the tree has other bytes than the supervisor sent. */
+async function requireStored(git: Git, tree: string, edits: readonly Edit[]): Promise<void> {
+  const stored = await readCommit(git, tree);
+  for (const { path, content } of edits) {
+    if (content === null) continue;
+    const blob = Buffer.isBuffer(content) ? blobOf(content) : content.blob;
+    if (stored.get(path)?.blob === blob) continue;
+    throw new HoldfastError('internal', 'The commit was not made', {
+      why: `the content of ${readable(path)} was damaged on its way`,
+      next: 'look whether the disk of temporary files is full, and hand off again',
+    });
+  }
 }
 
 /** A path that becomes a file takes everything below it away. Errors: `internal` if the tree differs where no edit is. */

@@ -95,7 +95,7 @@ export class Contents {
         current = { change, start: this.#end, size: 0, hash };
       }
       current.hash.update(bytes);
-      await this.#file.write(bytes, 0, bytes.length, this.#end);
+      await this.#writeFully(bytes, this.#end);
       this.#end += bytes.length;
       current.size += bytes.length;
       onBytes?.(bytes.length);
@@ -122,6 +122,14 @@ export class Contents {
     const buffer = Buffer.allocUnsafe(size);
     await this.#readFully(buffer, start);
     return buffer;
+  }
+
+  /** A disk that gets full takes a part first, and fails with the next. */
+  async #writeFully(bytes: Uint8Array, position: number): Promise<void> {
+    for (let written = 0; written < bytes.length;) {
+      const rest = bytes.length - written;
+      written += (await this.#file.write(bytes, written, rest, position + written)).bytesWritten;
+    }
   }
 
   async #readFully(buffer: Buffer, position: number): Promise<void> {

@@ -15,7 +15,7 @@ import {
 import type { HandoffConnection } from './changes.ts';
 import { commitTree, proposeMessage, withTrailers, writeTree } from './commit.ts';
 import { requireFreeFolder, writeFolder } from './folder.ts';
-import { isAlive, type Journal, type JournalOf, Journals } from './journal.ts';
+import { isBeingMade, type Journal, type JournalOf, Journals, whileRunning } from './journal.ts';
 import { formatPatch, withPrivateObjects } from './patch.ts';
 import type { HandoffPlan, PlannedChange } from './plan.ts';
 import { type CommittedEntry, readCommit, type Repository } from './repository.ts';
@@ -72,7 +72,7 @@ export async function applyHandoff(
   plan: HandoffPlan,
   options: ApplyOptions,
 ): Promise<HandoffResult> {
-  return await new Handoff(connection, plan, options).run();
+  return await whileRunning(plan.begun.handoff, () => new Handoff(connection, plan, options).run());
 }
 
 class Handoff {
@@ -314,9 +314,12 @@ class Handoff {
    * on, so that the rest can follow.
    */
   #endedReview(): string | null {
-    const { begun, quarantined, notChosen } = this.#plan;
+    const { begun, quarantined, refused, ignored, notChosen, prefix } = this.#plan;
     const { to } = this.#options;
-    const isWhole = quarantined.length === 0 && notChosen === 0;
+    // Git's own folder never is in the repository.
+    const isWork = (path: RawPath): boolean => !/^\.git(?:\/|$)/.test(path.slice(prefix.length));
+    const staysBehind = quarantined.length + refused.length + notChosen + begun.target.missing;
+    const isWhole = staysBehind === 0 && !ignored.some(isWork);
     return isWhole && to !== 'patch' && to !== 'dir' ? (begun.review?.id ?? null) : null;
   }
 
@@ -383,7 +386,7 @@ export async function recordRecovered(
   const journals = new Journals(repository.commonDirectory);
   const recorded: Journal[] = [];
   for (const journal of (await journals.list()).journals) {
-    if (journal.recorded || journal.state !== 'made' || isAlive(journal.pid)) continue;
+    if (journal.recorded || journal.state !== 'made' || isBeingMade(journal)) continue;
     try {
       await recordStep(connection, journal, 'made');
     } catch (error) {

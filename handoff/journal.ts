@@ -139,9 +139,22 @@ async function readJson(path: string): Promise<unknown> {
   }
 }
 
-/** Whether the process runs, as far as this machine knows. */
-export function isAlive(pid: number): boolean {
-  if (pid === process.pid) return true;
+/** Handoffs that run in this process: an editor's process outlives its handoffs. */
+const running = new Set<string>();
+
+/** Notes that the handoff runs, until the action has ended in either way. */
+export async function whileRunning<T>(handoff: string, act: () => Promise<T>): Promise<T> {
+  running.add(handoff);
+  try {
+    return await act();
+  } finally {
+    running.delete(handoff);
+  }
+}
+
+/** Whether somebody still makes the handoff, as far as this machine knows. */
+export function isBeingMade({ handoff, pid }: Pick<Journal, 'handoff' | 'pid'>): boolean {
+  if (pid === process.pid) return running.has(handoff);
   try {
     process.kill(pid, 0);
     return true;

@@ -1,12 +1,14 @@
-import { lstat } from 'node:fs/promises';
+import { lstat, realpath } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import { HoldfastError } from '../protocol/errors.ts';
 import { fromBytes, type RawPath, readable } from '../project/raw-path.ts';
 import { releaseFolder } from './branch.ts';
 import type { Git } from './git.ts';
-import { isAlive, type Journal, type JournalOf, Journals } from './journal.ts';
+import { isBeingMade, type Journal, type JournalOf, Journals } from './journal.ts';
 import type { Repository } from './repository.ts';
 import { withIndexOf } from './temporary-index.ts';
 import { dropUndoRef, revertTree } from './working-tree.ts';
+import { WorkingFiles } from './working-files.ts';
 import { worktrees } from './worktrees.ts';
 
 const MAX_LISTED = 20;
@@ -36,7 +38,7 @@ export async function undoHandoff(repository: Repository, options: UndoOptions):
       next: 'a patch or a folder is yours to delete',
     });
   }
-  const keptRef = await takeBack(repository.git, journal, options.force);
+  const keptRef = await takeBack(repository, journal, options.force);
   await journals.remove(journal.handoff);
   return { journal, keptRef };
 }
@@ -44,7 +46,7 @@ export async function undoHandoff(repository: Repository, options: UndoOptions):
 /** Handoffs whose client was killed before their end, and which nobody has taken back yet. Writes nothing. */
 export async function unfinishedHandoffs(repository: Repository): Promise<Journal[]> {
   const { journals } = await new Journals(repository.commonDirectory).list();
-  return journals.filter(({ state, pid }) => state === 'making' && !isAlive(pid));
+  return journals.filter((journal) => journal.state === 'making' && !isBeingMade(journal));
 }
 
 export interface Recovery {
@@ -60,13 +62,13 @@ export async function recoverHandoffs(repository: Repository): Promise<Recovery>
   const recovered: Journal[] = [];
   const failed = damaged.map((handoff) => ({ handoff, why: 'its journal cannot be read' }));
   for (const journal of all) {
-    if (journal.state === 'made' || isAlive(journal.pid)) continue;
+    if (journal.state === 'made' || isBeingMade(journal)) continue;
     try {
       if (await isComplete(repository.git, journal)) {
         await journals.write({ ...journal, state: 'made' });
         continue;
       }
-      await takeBackUnfinished(repository.git, journal);
+      await takeBackUnfinished(repository, journal);
       await journals.remove(journal.handoff);
       recovered.push(journal);
     } catch (error) {
@@ -77,10 +79,11 @@ export async function recoverHandoffs(repository: Repository): Promise<Recovery>
 }
 
 /** Resolves with the reference that keeps later work. */
-async function takeBack(git: Git, journal: Journal, force: boolean): Promise<string | null> {
+async function takeBack(repository: Repository, journal: Journal, force: boolean): Promise<string | null> {
+  const { git } = repository;
   switch (journal.to) {
     case 'tree':
-      await takeBackTree(git, journal, force);
+      await takeBackTree(repository, journal, force);
       return null;
     case 'branch':
       return await takeBackBranch(git, journal, force);
@@ -89,7 +92,13 @@ async function takeBack(git: Git, journal: Journal, force: boolean): Promise<str
   }
 }
 
-async function takeBackTree(git: Git, journal: JournalOf<'tree'>, force: boolean): Promise<void> {
+async function takeBackTree(
+  repository: Repository,
+  journal: JournalOf<'tree'>,
+  force: boolean,
+): Promise<void> {
+  const { git } = repository;
+  await requireOwnTree(repository, journal);
   const { kept } = await revertTree(git, journal);
   if (kept.length > 0 && !force) {
     throw new HoldfastError('conflict', 'The handoff was taken back in part', {
@@ -99,6 +108,26 @@ async function takeBackTree(git: Git, journal: JournalOf<'tree'>, force: boolean
   }
   // With later changes, the reference is all that is left of the earlier content.
   if (kept.length === 0) await dropUndoRef(git, journal);
+}
+
+/** Errors: `conflict` for a journal that came with a copy of another repository, or that somebody else wrote. */
+async function requireOwnTree(repository: Repository, journal: JournalOf<'tree'>): Promise<void> {
+  const { git, commonDirectory } = repository;
+  const { root, undoRef, handoff } = journal;
+  const isKnown = root === repository.root || (await worktrees(git)).some(({ path }) => path === root);
+  const common = isKnown
+    ? await git
+        .in(root)
+        .ask(['rev-parse', '--git-common-dir'])
+        .catch(() => null)
+    : null;
+  const isSame =
+    common !== null && (await realpath(resolve(root, common))) === (await realpath(commonDirectory));
+  if (isSame && undoRef === `refs/holdfast/undo/${handoff}`) return;
+  throw new HoldfastError('conflict', 'The handoff was not taken back', {
+    why: `it went into ${root}, which is no work tree of this repository, or its note was changed`,
+    next: 'undo it in the repository that it went into',
+  });
 }
 
 async function takeBackBranch(
@@ -119,6 +148,7 @@ async function takeBackWorktree(
   let keptRef: string | null = null;
   if (await isWorktreeOf(git, journal)) {
     const inside = git.in(journal.worktree);
+    await requireNoSubmodules(inside);
     const head = await inside.text(['rev-parse', '--verify', 'HEAD']);
     const changed = await changedPaths(inside);
     if ((changed.length > 0 || head !== journal.commit) && !force) {
@@ -210,6 +240,26 @@ async function requireNoNested(inside: Git, head: string, tree: string): Promise
   });
 }
 
+/**
+ * Errors: `conflict` with submodules that were checked out: git removes their commits, branches and ignored files with the
+ * worktree, and nothing of them can be kept under a reference.
+ */
+async function requireNoSubmodules(inside: Git): Promise<void> {
+  const modules = await inside.text(['rev-parse', '--path-format=absolute', '--git-path', 'modules']);
+  const index = fromBytes(await inside.bytes(['ls-files', '--stage', '-z'])).split('\0');
+  const files = new WorkingFiles(inside.folder, '');
+  const found: RawPath[] = [];
+  for (const line of index.filter((one) => one.startsWith('160000 '))) {
+    const path = line.slice(line.indexOf('\t') + 1);
+    if ((await lstat(files.at(`${path}/.git`)).catch(() => null)) !== null) found.push(path);
+  }
+  if (found.length === 0 && (await lstat(modules).catch(() => null)) === null) return;
+  throw new HoldfastError('conflict', 'The handoff was not taken back', {
+    why: `submodules were checked out in the worktree ${inside.folder}, and their work cannot be kept${found.length === 0 ? '' : `: ${listed(found)}`}`,
+    next: `look at them, then remove the worktree with \`git worktree remove --force ${inside.folder}\` and repeat`,
+  });
+}
+
 interface Changed {
   /** The two letters of `git status`. */
   readonly state: string;
@@ -239,10 +289,11 @@ async function changedPaths(inside: Git): Promise<RawPath[]> {
   return (await changesIn(inside)).map(({ path }) => path);
 }
 
-async function takeBackUnfinished(git: Git, journal: Journal): Promise<void> {
+async function takeBackUnfinished(repository: Repository, journal: Journal): Promise<void> {
+  const { git } = repository;
   switch (journal.to) {
     case 'tree':
-      await takeBackTree(git, journal, false);
+      await takeBackTree(repository, journal, false);
       return;
     case 'branch':
       await takeBackBranch(git, journal, false);

@@ -1,5 +1,5 @@
 import { HoldfastError } from '../protocol/errors.ts';
-import type { RawPath } from '../project/raw-path.ts';
+import { type RawPath, readable } from '../project/raw-path.ts';
 import type { Contents } from './contents.ts';
 import type { Git } from './git.ts';
 import type { JournalOf, Journals, StoredFile } from './journal.ts';
@@ -10,6 +10,7 @@ import { blobOf, WorkingFiles } from './working-files.ts';
 const NO_COMMIT = '0'.repeat(40);
 /** Blobs that one `git cat-file` reads. */
 const BATCH = 100;
+const MAX_LISTED = 20;
 
 /** One file of the working tree: what the preflight saw, and what it becomes. */
 export interface TreeEdit {
@@ -64,13 +65,39 @@ export async function applyToTree(
     await journals.write(made);
     return made;
   } catch (error) {
-    const { kept } = await revertTree(git, journal);
-    if (kept.length === 0) {
-      await dropUndoRef(git, journal);
-      await journals.remove(journal.handoff);
-    }
+    await takeBackFailed(git, journals, journal, error);
     throw error;
   }
+}
+
+/** Errors: `conflict` that names what is left, if not all can be taken back: a full disk may stop that as well. */
+async function takeBackFailed(
+  git: Git,
+  journals: Journals,
+  journal: TreeJournal,
+  cause: unknown,
+): Promise<void> {
+  const failure = await revertTree(git, journal).then(
+    ({ kept }) => (kept.length === 0 ? null : 'somebody changed files meanwhile'),
+    (error: unknown) => HoldfastError.from(error).message,
+  );
+  if (failure === null) {
+    await dropUndoRef(git, journal);
+    await journals.remove(journal.handoff);
+    return;
+  }
+  const files = new WorkingFiles(journal.root, journal.handoff);
+  const left: string[] = [];
+  for (const { path, before } of journal.files) {
+    const found = await files.stateOf(path).catch(() => 'unreadable' as const);
+    if (found === 'unreadable' || !isEqual(found, before)) left.push(readable(path));
+  }
+  const more = left.length > MAX_LISTED ? ` and ${left.length - MAX_LISTED} more` : '';
+  throw new HoldfastError('conflict', 'The handoff stopped half-way and was not taken back', {
+    why: `${HoldfastError.from(cause).message}; then ${failure}. Not as before: ${left.slice(0, MAX_LISTED).join(', ')}${more}`,
+    next: `make room on the disk: the next handoff or undo takes back the rest; the files as they were before are kept in ${journal.undoRef}`,
+    cause,
+  });
 }
 
 /** Stores the present contents as blobs, held by a reference: one entry per file, named by its place in the list. */

@@ -81,6 +81,19 @@ test('the review goes on while something accepted is not in the repository', asy
   expect(isOpen()).toBe(false);
 });
 
+test('the review goes on while an accepted file is ignored', async () => {
+  const repository = new PersonsRepository();
+  const before = { a: '1\n', '.gitignore': 'build\n' };
+  const head = repository.commit(before);
+  const after = { ...before, a: '2\n', 'build/x': 'x\n' };
+  const { connection, rows, row, beginReview, accept } = await handedOverSession(before, after, { head });
+  const review = beginReview();
+  accept(review, 'a', 'build/x');
+  const { plan, endedReview } = await handOff(connection, repository.folder, { to: 'branch' });
+  expect([plan.ignored, endedReview]).toEqual([['build/x'], null]);
+  expect(rows.findOpen(row.id)?.id).toBe(review);
+});
+
 test('everything travels when asked for, and the review stays as it is', async () => {
   const { repository, changed, connection, rows, row, beginReview } = await prepared();
   const review = beginReview();
