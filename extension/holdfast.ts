@@ -23,7 +23,7 @@ import { LinkTabs } from './files/link-tabs.ts';
 import { WorkspaceFiles } from './files/workspace-files.ts';
 import { SessionFiles } from './files/session-files.ts';
 import { WindowGuard } from './files/window-guard.ts';
-import { askPerson } from './hosts/ask-person.ts';
+import { personAsker } from './hosts/ask-person.ts';
 import { HostCommands } from './hosts/commands.ts';
 import { buildImages } from './images/build-images.ts';
 import { Notifications } from './commands/notifications.ts';
@@ -71,7 +71,9 @@ export class Holdfast implements Disposable {
         node: workspace.getConfiguration('holdfast').get('node', ''),
         environment: process.env,
       });
-    const connection = own.add(new Connection({ home, client: clientInfo(), program, log, ask: askPerson }));
+    const connection = own.add(
+      new Connection({ home, client: clientInfo(), program, log, ask: personAsker() }),
+    );
     const bases = own.add(new DocumentBases(context.workspaceState));
     const times = new ChangeTimes();
     const sessionSettings = own.add(new SessionSettings(connection));

@@ -1,6 +1,7 @@
 import type { Result } from '../protocol/methods.ts';
 import { HoldfastError } from '../protocol/errors.ts';
 import type { HandoffTarget } from '../protocol/handoff.ts';
+import { SessionIdSchema } from '../protocol/ids.ts';
 import { PlainIgnoreRules } from '../protocol/plain-ignore.ts';
 import type { Risk } from '../protocol/risk.ts';
 import { fromText, type RawPath, readable } from '../project/raw-path.ts';
@@ -86,6 +87,10 @@ export async function planHandoff(connection: HandoffConnection, options: PlanOp
   onProgress?.('Scanning the workspace');
   const begin = { session, opId: options.opId, unreviewed: options.unreviewed === true };
   const { result: begun } = await connection.callWithBytes('handoff/begin', begin, { signal });
+  if (SessionIdSchema.safeParse(session).success && begun.sessionId !== session)
+    throw new HoldfastError('protocol_error', 'The host began a handoff of another session', {
+      why: `${session} was asked for, and it answered about ${begun.sessionId}`,
+    });
   const trees = { session: begun.sessionId, base: begun.base.root, target: begun.target.root };
   onProgress?.('Comparing');
   const { changes, unreadable } = await listChanges(connection, trees, signal);

@@ -126,15 +126,15 @@ export class Connection implements Disposable {
   }
 
   get state(): ConnectionState {
-    return this.#own.state;
+    return this.own.state;
   }
 
   get homeId(): string | undefined {
-    return this.#own.homeId;
+    return this.own.homeId;
   }
 
   get peer(): SupervisorPeer | undefined {
-    return this.#own.peer;
+    return this.own.peer;
   }
 
   /** The home of this machine. */
@@ -144,21 +144,21 @@ export class Connection implements Disposable {
 
   /** Starts to connect to the window's host, if that has not happened yet. */
   ensureConnecting(): void {
-    this.#own.ensureConnecting();
+    this.own.ensureConnecting();
   }
 
   /** For a person's command: tries again now, and may start a supervisor whatever failed before. */
   retry(): void {
-    this.#own.retry();
+    this.own.retry();
   }
 
   /** Resolves with the peer as soon as there is a connection. Errors: the reason why there is none; `timeout`. */
   ready(): Promise<SupervisorPeer> {
-    return this.#own.ready();
+    return this.own.ready();
   }
 
   checkEngine(): Promise<void> {
-    return this.#own.checkEngine();
+    return this.own.checkEngine();
   }
 
   call<M extends MethodName>(method: M, params: Params<M>, options: CallOptions = {}): Promise<Result<M>> {
@@ -178,7 +178,7 @@ export class Connection implements Disposable {
   }
 
   #route(params: object): HostConnection {
-    return 'session' in params && typeof params.session === 'string' ? this.of(params.session) : this.#own;
+    return 'session' in params && typeof params.session === 'string' ? this.of(params.session) : this.own;
   }
 
   #folderOwner(session: string): string | undefined {
@@ -188,8 +188,8 @@ export class Connection implements Disposable {
     return folder === undefined ? undefined : this.at(folder.uri)?.name;
   }
 
-  /** The host of the first folder of the window that is ours. */
-  get #own(): HostConnection {
+  /** The window's: of the first of its folders that is ours, else this machine. */
+  get own(): HostConnection {
     for (const { uri } of workspace.workspaceFolders ?? []) {
       const host = this.at(uri);
       if (host !== undefined) return host;

@@ -74,3 +74,8 @@ function formatTime(ms: number): string {
   const at = new Date(ms);
   return [at.getHours(), at.getMinutes()].map((part) => String(part).padStart(2, '0')).join(':');
 }
+
+/** The title of a question that is about one host; names it where there are several, or it is another machine. */
+export function onHost(title: string, host: string, hosts: number): string {
+  return hosts === 1 && host === LOCAL ? title : `${title} on ${hostTitle(host)}`;
+}

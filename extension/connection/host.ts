@@ -1,6 +1,7 @@
 import { EventEmitter } from 'vscode';
 import type { Disposable } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import type { Connection } from './connection.ts';
 import type { HostConnection } from './host-connection.ts';
@@ -11,6 +12,8 @@ export type { Occurrence } from './host-feed.ts';
 
 /** How long a command waits for the news of hosts that it may not be about. */
 const OTHERS_MS = 1_000;
+/** How long it waits for those of the host that it is about. */
+const OWN_MS = 30_000;
 
 /** What happens on the hosts of this window, from their feeds. */
 export class Host implements Disposable {
@@ -60,14 +63,18 @@ export class Host implements Disposable {
     const own = [...this.#feeds].find(([host]) => host.peer === peer)?.[1];
     const others = [...this.#feeds].filter(([host, feed]) => feed !== own && host.peer !== undefined);
     const late = Promise.withResolvers<undefined>();
-    const timer = setTimeout(() => late.resolve(undefined), OTHERS_MS);
+    const tooLate = Promise.withResolvers<never>();
+    const timers = [
+      setTimeout(() => late.resolve(undefined), OTHERS_MS),
+      setTimeout(() => tooLate.reject(new HoldfastError('timeout', 'The host does not answer')), OWN_MS),
+    ];
     try {
       await Promise.all([
-        own?.sync(),
+        own === undefined ? undefined : Promise.race([own.sync(), tooLate.promise]),
         ...others.map(([, feed]) => Promise.race([feed.sync().catch(() => undefined), late.promise])),
       ]);
     } finally {
-      clearTimeout(timer);
+      for (const timer of timers) clearTimeout(timer);
     }
   }
 

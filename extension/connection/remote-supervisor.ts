@@ -12,10 +12,11 @@ import type { SupervisorProgram } from './supervisor-program.ts';
 /** What trying again does not change: a person has to do something first. */
 const FINAL: readonly string[] = ['permission_denied', 'cancelled', 'not_supported', 'invalid_params'];
 
-/** Asks a person what ssh asks. Null: no answer. */
+/** Asks a person what ssh asks, until the attempt is over. Null: no answer. */
 export type AskPerson = (
   host: string,
   question: { readonly text: string; readonly isSecret: boolean },
+  signal: AbortSignal,
 ) => Promise<string | null>;
 
 export interface RemoteSupervisorOptions {
@@ -33,7 +34,7 @@ export interface RemoteSupervisorOptions {
 export class RemoteSupervisor implements HostSupervisor {
   readonly #options: RemoteSupervisorOptions;
   /** Only an attempt that a person waits for asks: nobody is interrupted because a train entered a tunnel. */
-  #isExpected = true;
+  #isExpected = false;
   #failure: HoldfastError | undefined;
 
   constructor(options: RemoteSupervisorOptions) {
@@ -59,27 +60,30 @@ export class RemoteSupervisor implements HostSupervisor {
     const { client, host, home, ask, isTaken } = this.#options;
     const isExpected = this.#isExpected;
     this.#isExpected = false;
+    const over = new AbortController();
+    const isOver = AbortSignal.any([signal, over.signal]);
     try {
       const options = await this.connectOptions({
         onStage,
-        ask: isExpected ? (question) => ask(host, question) : undefined,
+        ask: isExpected ? (question) => ask(host, question, isOver) : undefined,
       });
       const reach = new HostReach(options, start);
       const found = await connectSupervisor({ home: undefined, reach, program: client, start, signal });
       const { homeId } = found.hello;
-      if (isTaken(homeId)) {
+      if (isTaken(homeId) || !new HostList(home).setHomeId(host, homeId)) {
         found.close();
         throw new HoldfastError('permission_denied', `${host} cannot be used beside another host of yours`, {
           why: 'it says that it has the home of that one: both names lead to one machine, or it is lying',
           next: 'remove one of the names with `holdfast host rm`',
         });
       }
-      new HostList(home).setHomeId(host, homeId);
       return found;
     } catch (error) {
       const failure = HoldfastError.from(error);
       if (!signal.aborted && FINAL.includes(failure.code)) this.#failure = failure;
       throw failure;
+    } finally {
+      over.abort();
     }
   }
 

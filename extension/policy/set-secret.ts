@@ -5,8 +5,8 @@ import { SECRET_LIMITS } from '../../protocol/secrets.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { validationMessage } from '../base/validation-message.ts';
 import type { Connection } from '../connection/connection.ts';
-
-const TITLE = 'Set Secret';
+import type { HostConnection } from '../connection/host-connection.ts';
+import { onHost } from '../connection/host-status.ts';
 
 interface ScopeItem extends QuickPickItem {
   /** Null: all profiles. */
@@ -15,19 +15,22 @@ interface ScopeItem extends QuickPickItem {
 
 /**
  * Asks for the name, the scope and the value of a secret. The value is typed into a password box and goes to the
- * supervisor alone. Returns the secret's name; undefined where the person cancels.
+ * supervisor of the window's host alone, which every question names. Returns the secret's name; undefined where the person cancels.
  */
 export async function setSecret(connection: Connection): Promise<string | undefined> {
+  // Kept: the window's folders may be others when the value is typed.
+  const host = connection.own;
+  const title = onHost('Set Secret', host.name, connection.known.length);
   const name = await window.showInputBox({
-    title: TITLE,
+    title,
     prompt: 'The name of the secret, for example ANTHROPIC_API_KEY',
     validateInput: (text) => validationMessage(SecretNameSchema, text, 'a name'),
   });
   if (name === undefined) return undefined;
-  const scope = await pickScope(connection);
+  const scope = await pickScope(host, title);
   if (scope === undefined) return undefined;
   const value = await window.showInputBox({
-    title: TITLE,
+    title,
     prompt: `The value of ${name}. No sandbox, history or log gets it.`,
     password: true,
     ignoreFocusOut: true,
@@ -35,15 +38,15 @@ export async function setSecret(connection: Connection): Promise<string | undefi
   });
   if (value === undefined) return undefined;
   const { profile } = scope;
-  await connection.call('secret/set', profile === null ? { name } : { name, profile }, {
+  await host.call('secret/set', profile === null ? { name } : { name, profile }, {
     bytes: Buffer.from(value),
   });
   window.setStatusBarMessage(`${name} is set (${sanitize(scope.label)})`, 10_000);
   return name;
 }
 
-async function pickScope(connection: Connection): Promise<ScopeItem | undefined> {
-  const { profiles } = await connection.call('profile/list', {});
+async function pickScope(host: HostConnection, title: string): Promise<ScopeItem | undefined> {
+  const { profiles } = await host.call('profile/list', {});
   const all: ScopeItem = { label: 'All Profiles', profile: null };
   if (profiles.length === 0) return all;
   const items = profiles.map(({ name }): ScopeItem => ({
@@ -51,7 +54,7 @@ async function pickScope(connection: Connection): Promise<ScopeItem | undefined>
     description: 'sessions of this profile only',
     profile: name,
   }));
-  return window.showQuickPick([all, ...items], { title: TITLE, placeHolder: 'Which sessions is it for?' });
+  return window.showQuickPick([all, ...items], { title, placeHolder: 'Which sessions is it for?' });
 }
 
 function valueProblem(bytes: number): string | undefined {

@@ -2,12 +2,23 @@ import { randomUUID } from 'node:crypto';
 import { QuickPickItemKind, Uri, commands, window, workspace } from 'vscode';
 import type { QuickPickItem, WorkspaceFolder } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
 import { deployProject } from '../../project/deploy.ts';
 import { ProfileNameSchema } from '../../protocol/profile.ts';
 import type { Connection } from '../connection/connection.ts';
+import type { HostConnection } from '../connection/host-connection.ts';
+import { onHost } from '../connection/host-status.ts';
 import { sanitize } from '../base/sanitize.ts';
 
 const PROFILE_FILE = 'holdfast.yaml';
+
+/** Where the session will be. */
+interface Place {
+  readonly host: HostConnection;
+  /** The home of this machine. */
+  readonly home: string;
+  readonly title: string;
+}
 
 type Choice =
   | { readonly profile: string }
@@ -26,32 +37,41 @@ export async function createSession(
   given: unknown,
   example: string,
 ): Promise<Session | undefined> {
-  const choice = typeof given === 'string' ? { profile: given } : await pick(connection, example);
-  const profile = choice === undefined ? undefined : await profileOf(connection, choice);
+  // Kept: the window's folders may be others when the person has chosen.
+  const host = connection.own;
+  const place = {
+    host,
+    home: connection.home,
+    title: onHost('New Session', host.name, connection.known.length),
+  };
+  const choice = typeof given === 'string' ? { profile: given } : await pick(place, example);
+  const profile = choice === undefined ? undefined : await profileOf(place, choice);
   if (profile === undefined) return undefined;
-  const { session } = await connection.call('session/create', { profile, opId: randomUUID() });
+  const { session } = await host.call('session/create', { profile, opId: randomUUID() });
+  if (!connection.owns(host, session.id))
+    throw new HoldfastError('permission_denied', `${host.name} says that the session is one of another host`);
   return session;
 }
 
-async function profileOf(connection: Connection, choice: Choice): Promise<string | undefined> {
+async function profileOf(place: Place, choice: Choice): Promise<string | undefined> {
   if ('profile' in choice) return choice.profile;
-  if ('folder' in choice) return deployFolder(connection, choice.folder);
-  if ('example' in choice) return deploy(connection, choice.example);
+  if ('folder' in choice) return deployFolder(place, choice.folder);
+  if ('example' in choice) return deploy(place, choice.example);
   await commands.executeCommand(choice.command);
   return undefined;
 }
 
-async function deploy(connection: Connection, directory: string): Promise<string> {
-  const { profile } = await deployProject(connection, {
+async function deploy({ host, home }: Place, directory: string): Promise<string> {
+  const { profile } = await deployProject(host, {
     directory,
-    home: connection.home,
+    home,
     opId: randomUUID(),
   });
   return profile.name;
 }
 
-async function pick(connection: Connection, example: string): Promise<Choice | undefined> {
-  const { profiles } = await connection.call('profile/list', {});
+async function pick({ host, title }: Place, example: string): Promise<Choice | undefined> {
+  const { profiles } = await host.call('profile/list', {});
   const folders = (workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === 'file');
   const items: (QuickPickItem & { choice?: Choice })[] = [
     ...profiles.map(({ name, agent, persistent }) => ({
@@ -78,7 +98,7 @@ async function pick(connection: Connection, example: string): Promise<Choice | u
     },
   ];
   const picked = await window.showQuickPick(items, {
-    title: 'New Session',
+    title,
     placeHolder:
       profiles.length === 0 && folders.length === 0
         ? 'No agent yet. Open a project folder, or try the example.'
@@ -88,7 +108,7 @@ async function pick(connection: Connection, example: string): Promise<Choice | u
 }
 
 /** Deploys the folder and returns the name of its profile. Undefined where the person declines. */
-async function deployFolder(connection: Connection, folder: WorkspaceFolder): Promise<string | undefined> {
+async function deployFolder(place: Place, folder: WorkspaceFolder): Promise<string | undefined> {
   if (!workspace.isTrusted) {
     void window
       .showWarningMessage(
@@ -103,7 +123,7 @@ async function deployFolder(connection: Connection, folder: WorkspaceFolder): Pr
   }
   const file = Uri.joinPath(folder.uri, PROFILE_FILE);
   if (!(await exists(file)) && !(await writeStarterProfile(file, folder.name))) return undefined;
-  return deploy(connection, folder.uri.fsPath);
+  return deploy(place, folder.uri.fsPath);
 }
 
 async function exists(file: Uri): Promise<boolean> {

@@ -3,6 +3,7 @@ import type { Disposable, Event, Memento } from 'vscode';
 import { z } from 'zod';
 import type { Session } from '../../protocol/entities.ts';
 import type { Connection } from '../connection/connection.ts';
+import type { HostConnection } from '../connection/host-connection.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import type { SessionList } from './session-list.ts';
 import { sessionsInWindow } from './session-window.ts';
@@ -12,6 +13,15 @@ const SEEN_KEY = 'holdfast.seen';
 /** A function, because zod is in the second bundle, which must not load at activation. */
 const seenSchema = () => z.record(z.string(), z.number());
 const MAX_COUNT = 20;
+/** How long the sessions of one host may take. The next list continues. */
+const HOST_MS = 5_000;
+
+/** A session whose turns after the event `seen` are to be counted. */
+interface Due {
+  readonly id: string;
+  readonly lastSeq: number;
+  readonly seen: number;
+}
 
 /** Counts the turns of each session that have ended since a person last opened it. */
 export class UnreadTurns implements Disposable {
@@ -86,6 +96,7 @@ export class UnreadTurns implements Disposable {
     }
     const changed: string[] = [];
     let isStale = false;
+    const due = new Map<HostConnection, Due[]>();
     const watched = window.state.focused ? sessionsInWindow() : new Set();
     for (const { id, lastSeq } of sessions) {
       const seen = this.#seen.get(id);
@@ -100,28 +111,33 @@ export class UnreadTurns implements Disposable {
         this.#seen.set(id, lastSeq);
         isStale = true;
       } else if (lastSeq > seen && this.#counted.get(id)?.lastSeq !== lastSeq) {
-        const turns = await this.#countEnded(id, seen);
-        if (turns !== this.countOf(id)) changed.push(id);
-        this.#counted.set(id, { lastSeq, turns });
+        const host = this.#connection.of(id);
+        due.set(host, [...(due.get(host) ?? []), { id, lastSeq, seen }]);
       }
     }
+    const counted = await Promise.all([...due].map(([host, one]) => this.#countOn(host, one)));
+    changed.push(...counted.flat());
     if (isStale) this.#store();
     if (changed.length > 0) this.#changed.fire(changed);
   }
 
-  async #countEnded(session: string, after: number): Promise<number> {
-    try {
-      const { events } = await this.#connection.call('session/events', {
-        session,
-        after,
-        type: 'turn.ended',
-        limit: MAX_COUNT,
-      });
-      return events.length;
-    } catch {
-      // The session was deleted, or the connection broke. The next change counts again.
-      return this.countOf(session);
+  /** Returns the ids whose count has changed. One host that does not answer keeps no other one waiting. */
+  async #countOn({ peer }: HostConnection, sessions: readonly Due[]): Promise<string[]> {
+    const changed: string[] = [];
+    const until = Date.now() + HOST_MS;
+    for (const { id, lastSeq, seen } of sessions) {
+      const timeoutMs = until - Date.now();
+      if (peer === undefined || timeoutMs <= 0) break;
+      try {
+        const params = { session: id, after: seen, type: 'turn.ended', limit: MAX_COUNT } as const;
+        const { events } = await peer.call('session/events', params, { timeoutMs });
+        if (events.length !== this.countOf(id)) changed.push(id);
+        this.#counted.set(id, { lastSeq, turns: events.length });
+      } catch {
+        // The session was deleted, or the connection broke. The next list counts again.
+      }
     }
+    return changed;
   }
 
   #store(): void {

@@ -129,12 +129,17 @@ export class HostList {
     return host;
   }
 
-  /** What the supervisor there says its home is. Does nothing where that is known, or the host has been removed. */
-  setHomeId(name: string, homeId: string): void {
+  /**
+   * What the supervisor there says its home is. Writes nothing where that is known, or the host has been removed. False:
+   * another host of the list has that home, which both cannot have.
+   */
+  setHomeId(name: string, homeId: string): boolean {
     const hosts = this.all();
+    if (hosts.some((other) => other.name !== name && other.homeId === homeId)) return false;
     const host = hosts.find((one) => one.name === name);
-    if (host === undefined || host.homeId === homeId) return;
-    this.#write(hosts.map((one) => (one === host ? { ...host, homeId } : one)));
+    if (host !== undefined && host.homeId !== homeId)
+      this.#write(hosts.map((one) => (one === host ? { ...host, homeId } : one)));
+    return true;
   }
 
   #write(hosts: readonly Host[]): void {

@@ -1,5 +1,6 @@
 import { createServer } from 'node:net';
 import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { DatabaseSync } from 'node:sqlite';
 import { listenAt, removeStaleSocket } from '../../protocol/client/socket.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
@@ -12,7 +13,8 @@ import type { SshConnection } from './ssh-connection.ts';
 
 export interface ConnectorOptions {
   readonly files: ConnectorFiles;
-  readonly connect: (onStage: (stage: string) => void) => Promise<SshConnection>;
+  /** The attempt ends when the signal aborts. */
+  readonly connect: (onStage: (stage: string) => void, signal: AbortSignal) => Promise<SshConnection>;
   /** How long it stays after its last client has left, ms. */
   readonly idleMs: number;
 }
@@ -26,8 +28,12 @@ export class Connector {
   readonly #questions = new Questions();
   readonly #stages = new Set<(stage: string) => void>();
   readonly #clients = new Set<Socket>();
+  /** Those who wait for the connection. */
+  readonly #waiting = new Set<Socket>();
+  readonly #attempt = new AbortController();
   readonly #done = Promise.withResolvers<undefined>();
   #connection: Promise<SshConnection> | undefined;
+  #isConnected = false;
   #stage = 'Connecting';
   #idle: NodeJS.Timeout | undefined;
 
@@ -53,8 +59,13 @@ export class Connector {
       await new Promise((resolve) => setTimeout(resolve, 50));
       for (const client of this.#clients) client.destroy();
       await stopped;
-      const connection = await this.#connection?.catch(() => undefined);
-      connection?.close();
+      this.#attempt.abort();
+      // The ssh of an attempt is killed by now; what it was doing besides does not keep the lock.
+      const closing = this.#connection?.then(
+        (connection) => connection.close(),
+        () => undefined,
+      );
+      await Promise.race([closing, sleep(LEAVING_MS / 2, undefined, { ref: false })]);
       lock.close();
     }
     return true;
@@ -66,6 +77,7 @@ export class Connector {
     socket.on('error', () => socket.destroy());
     socket.once('close', () => {
       this.#clients.delete(socket);
+      this.#leave(socket);
       if (this.#clients.size > 0) return;
       clearTimeout(this.#idle);
       this.#idle = setTimeout(() => this.#done.resolve(undefined), this.#options.idleMs);
@@ -125,13 +137,26 @@ export class Connector {
         })
       : () => undefined;
     this.#stages.add(show);
+    this.#waiting.add(socket);
+    // Nobody reads meanwhile, and a stream says that it has ended only when it is read.
+    const look = (): void => void socket.read(0);
+    const leave = (): void => this.#leave(socket);
+    socket.on('readable', look).once('end', leave);
     try {
       if (this.#connection !== undefined) show(this.#stage);
       return await this.#connect();
     } finally {
+      socket.off('readable', look).off('end', leave);
+      this.#waiting.delete(socket);
       this.#stages.delete(show);
       removeAsker();
     }
+  }
+
+  /** An attempt ends when nobody waits for it any more: its ssh may ask for a password, or never answer. */
+  #leave(socket: Socket): void {
+    const isLast = this.#waiting.delete(socket) && this.#waiting.size === 0;
+    if (isLast && !this.#isConnected) this.#done.resolve(undefined);
   }
 
   #connect(): Promise<SshConnection> {
@@ -139,10 +164,13 @@ export class Connector {
     const connection = this.#options.connect((stage) => {
       this.#stage = stage;
       for (const show of this.#stages) show(stage);
-    });
+    }, this.#attempt.signal);
     this.#connection = connection;
     connection.then(
-      ({ closed }) => void closed.then(() => this.#done.resolve(undefined)),
+      ({ closed }) => {
+        this.#isConnected = true;
+        void closed.then(() => this.#done.resolve(undefined));
+      },
       // The next command tries again, with a new connector.
       () => this.#done.resolve(undefined),
     );

@@ -27,7 +27,7 @@ export async function runConnector(options: RunConnectorOptions): Promise<number
   await new Connector({
     files,
     idleMs: idle > 0 ? idle : IDLE_MS,
-    connect: (onStage) =>
+    connect: (onStage, signal) =>
       connectBySsh({
         host,
         program: dirname(bundle),
@@ -38,6 +38,7 @@ export async function runConnector(options: RunConnectorOptions): Promise<number
         askCommand: [process.execPath, bundle, 'host-askpass', home, host.name, options.build],
         environment,
         onStage,
+        signal,
       }),
   }).run();
   return 0;

@@ -28,6 +28,8 @@ export interface SshConnectionOptions {
   readonly askCommand: readonly string[];
   readonly environment: NodeJS.ProcessEnv;
   readonly onStage: (stage: string) => void;
+  /** Kills ssh, also once it is connected. */
+  readonly signal: AbortSignal;
 }
 
 export interface SshConnection {
@@ -59,6 +61,8 @@ export async function connectBySsh(options: SshConnectionOptions): Promise<SshCo
   });
   child.stdin.on('error', () => undefined);
   const close = (): void => void child.kill('SIGTERM');
+  options.signal.addEventListener('abort', close, { once: true });
+  if (options.signal.aborted) close();
   try {
     const prepared = await prepare({
       host,

@@ -12,6 +12,10 @@ import type { Architecture, Survey } from './survey.ts';
 const LOGIN_MS = 10 * 60_000;
 const SURVEY_MS = 60_000;
 const UNPACK_MS = 5 * 60_000;
+/** For one chunk to leave: a line that is slower than this is of no use. */
+const CHUNK_MS = 5 * 60_000;
+/** For everything after the login: a machine that answers often and never ends is given up. */
+const PREPARATION_MS = 60 * 60_000;
 const CHUNK_BYTES = 64 * 1024;
 
 export interface PreparationOptions {
@@ -38,9 +42,12 @@ export async function prepare(options: PreparationOptions): Promise<Prepared> {
   const reader = new SurveyReader();
   options.input.write(farScript({ nonce, build: options.build, nodeVersion: options.nodeVersion }));
   let heard = false;
+  let until = Infinity;
   for (;;) {
+    if (Date.now() > until) throw tooSlow(options.host);
     const line = await lines.next(heard ? SURVEY_MS : LOGIN_MS);
     if (line === null) return { ended: true, skipped: lines.skipped, heard };
+    if (!heard) until = Date.now() + PREPARATION_MS;
     heard = true;
     if (line.word === 'go') {
       lines.release();
@@ -56,9 +63,10 @@ export async function prepare(options: PreparationOptions): Promise<Prepared> {
   for (const what of survey.missing) {
     if (what === 'node') {
       options.onStage(`Fetching Node ${options.nodeVersion} for ${options.host.name}`);
-      await send(options, lines, 'node', await options.node(architectureOf(survey) ?? 'x64'));
+      const archive = await options.node(architectureOf(survey) ?? 'x64');
+      await send(options, lines, { what: 'node', archive, until });
     } else if (what === 'program') {
-      await send(options, lines, 'program', await options.program());
+      await send(options, lines, { what: 'program', archive: await options.program(), until });
     }
   }
   options.input.write(START_COMMAND);
@@ -73,33 +81,44 @@ export async function prepare(options: PreparationOptions): Promise<Prepared> {
 async function send(
   { host, input, onStage }: PreparationOptions,
   lines: MarkedLines,
-  what: 'node' | 'program',
-  { bytes, sha256 }: Archive,
+  {
+    what,
+    archive,
+    until,
+  }: { readonly what: 'node' | 'program'; readonly archive: Archive; readonly until: number },
 ): Promise<void> {
+  const { bytes, sha256 } = archive;
   const title = what === 'node' ? 'Node' : 'the program';
   input.write(receiveCommand(what, bytes.length, sha256));
   await expect(host, lines, 'send', SURVEY_MS);
   for (let at = 0; at < bytes.length; at += CHUNK_BYTES) {
     onStage(`Sending ${title} to ${host.name}: ${Math.floor((100 * at) / bytes.length)} %`);
     const isTaken = input.write(bytes.subarray(at, at + CHUNK_BYTES));
-    if (!isTaken) await drained(input);
+    if (!isTaken && !(await drained(input, Math.min(CHUNK_MS, until - Date.now())))) throw tooSlow(host);
     if (input.destroyed) break;
   }
   onStage(`Unpacking ${title} on ${host.name}`);
   await expect(host, lines, 'done', UNPACK_MS);
 }
 
-function drained(stream: Writable): Promise<void> {
+/** False: it took too long. */
+function drained(stream: Writable, timeoutMs: number): Promise<boolean> {
   return new Promise((resolve) => {
-    const settle = (): void => {
-      stream.off('drain', settle);
-      stream.off('close', settle);
-      stream.off('error', settle);
-      resolve();
+    const end = (isDrained: boolean): void => {
+      clearTimeout(timer);
+      for (const event of ['drain', 'close', 'error']) stream.off(event, settle);
+      resolve(isDrained);
     };
-    stream.once('drain', settle);
-    stream.once('close', settle);
-    stream.once('error', settle);
+    const settle = (): void => end(true);
+    const timer = setTimeout(() => end(false), Math.max(0, timeoutMs));
+    for (const event of ['drain', 'close', 'error']) stream.once(event, settle);
+  });
+}
+
+function tooSlow(host: Host): HoldfastError {
+  return new HoldfastError('timeout', `Holdfast cannot be brought to ${host.name}`, {
+    why: 'it does not take what is sent in time',
+    next: 'see what `holdfast host doctor` says about it',
   });
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { hostStatus, hostTitle } from '../../../extension/connection/host-status.ts';
+import { hostStatus, hostTitle, onHost } from '../../../extension/connection/host-status.ts';
 import { MAX_HOST_SESSIONS, SessionOwners } from '../../../extension/connection/session-owners.ts';
 import { readSshQuestion } from '../../../extension/hosts/ssh-question.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
@@ -61,6 +61,12 @@ describe('a host in the view', () => {
 
   test('has its own name, and this machine is called so', () => {
     expect([hostTitle('local'), hostTitle('far')]).toEqual(['This Machine', 'far']);
+  });
+
+  test('is named in a question, unless there is only this machine', () => {
+    expect(onHost('Set Secret', 'local', 1)).toBe('Set Secret');
+    expect(onHost('Set Secret', 'local', 2)).toBe('Set Secret on This Machine');
+    expect(onHost('Set Secret', 'far', 2)).toBe('Set Secret on far');
   });
 });
 

@@ -12,6 +12,7 @@ test('a host keeps the id of its home once it is known', ({ onTestFinished }) =>
   expect(list.get('far').homeId).toBeUndefined();
   list.setHomeId('far', 'a'.repeat(26));
   list.setHomeId('gone', 'b'.repeat(26));
+  expect(list.setHomeId('far', 'a'.repeat(26))).toBe(true);
   expect(list.all()).toEqual([
     {
       name: 'far',
@@ -20,6 +21,17 @@ test('a host keeps the id of its home once it is known', ({ onTestFinished }) =>
       homeId: 'a'.repeat(26),
     },
   ]);
+});
+
+test('a host cannot take the home of another one', ({ onTestFinished }) => {
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-hosts-'));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const list = new HostList(folder);
+  list.add('far', 'ssh://far.example.com', new Date(0));
+  list.add('near', 'ssh://near.example.com', new Date(0));
+  expect(list.setHomeId('far', 'a'.repeat(26))).toBe(true);
+  expect(list.setHomeId('near', 'a'.repeat(26))).toBe(false);
+  expect(list.get('near').homeId).toBeUndefined();
 });
 
 test('a host that is given by its destination gets a free name', () => {
