@@ -5,8 +5,8 @@ import type { Log } from '../base/log.ts';
 import type { Allowance } from './allowance.ts';
 import type { AgentTool, Caller } from './session-tools.ts';
 
-/** An answer as JSON: the text of a tool is JSON mostly, which gets longer as a string of JSON. */
-const MOST_ANSWER_BYTES = 3 * AGENT_TOOL_LIMITS.answerBytes;
+/** An answer as JSON: the text of a tool is JSON itself, which gets at most twice as long as a string of JSON. */
+const MOST_ANSWER_BYTES = 2 * AGENT_TOOL_LIMITS.answerBytes + 1024;
 
 /** A message that the agent's client sent: checked as far as an answer needs. */
 export interface ToolMessage {
