@@ -74,6 +74,17 @@ export type PageState = z.infer<typeof PageStateSchema>;
 const page = CONVERSATION_METHODS['conversation/read'].result;
 export type ConversationPage = z.infer<typeof page>;
 
+/** Values of a setting that the page offers. */
+export const MAX_PICKS = 100;
+const picked = z.enum(['mode', 'model']);
+/** What a person chooses beside the prompt. Names are the agent's own, sanitized. */
+const PickerSchema = z.object({
+  what: picked,
+  value: text,
+  options: z.array(z.object({ value: text, name: text })).max(MAX_PICKS),
+});
+export type Picker = z.infer<typeof PickerSchema>;
+
 /** extension → page. */
 export const TO_PAGE = {
   state: PageStateSchema,
@@ -87,6 +98,7 @@ export const TO_PAGE = {
   }),
   /** Newest first. */
   snapshots: z.object({ snapshots: z.array(SnapshotSchema).max(MAX_SNAPSHOTS) }),
+  pickers: z.object({ pickers: z.array(PickerSchema) }),
 } as const satisfies Record<string, z.ZodType>;
 export type ToPage = typeof TO_PAGE;
 export type LiveChunk = z.infer<ToPage['changed']>['chunks'][number];
@@ -114,6 +126,8 @@ export const REQUESTS = {
     result: z.object({ text: z.string(), isCut: z.boolean() }),
   },
   prompt: { params: z.object({ text: z.string().min(1).max(MAX_PROMPT) }), result: nothing },
+  /** Chooses the mode or the model of the agent, from the next prompt on. */
+  choose: { params: z.object({ what: picked, value: text }), result: nothing },
   /** Cancels the running turn. */
   stop: { params: nothing, result: nothing },
   /** Replaces the prompt of a turn that waits in the queue. */

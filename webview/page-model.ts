@@ -2,7 +2,7 @@ import type { Snapshot } from '../protocol/snapshots.ts';
 import type { Bridge } from './bridge.ts';
 import { Conversation } from './conversation.ts';
 import { MAX_COPY } from './messages.ts';
-import type { MessageHandlers, PageState, RequestName, Requests } from './messages.ts';
+import type { MessageHandlers, PageState, Picker, RequestName, Requests } from './messages.ts';
 import type { z } from 'zod';
 
 const INITIAL: PageState = {
@@ -19,6 +19,7 @@ export class PageModel {
   readonly conversation = new Conversation();
   state: PageState = INITIAL;
   snapshots: readonly Snapshot[] | null = null;
+  pickers: readonly Picker[] = [];
   /** The last request that failed; null once it is dismissed. */
   failure: string | null = null;
   #onChange: () => void = () => undefined;
@@ -119,6 +120,10 @@ export class PageModel {
       },
       snapshots: ({ snapshots }) => {
         this.snapshots = snapshots;
+        this.changed();
+      },
+      pickers: ({ pickers }) => {
+        this.pickers = pickers;
         this.changed();
       },
     };

@@ -92,6 +92,8 @@ export const COMMANDS = {
   'holdfast.setSecret': RECORDS,
   'holdfast.answerPermission': RECORDS,
   'holdfast.nextWaiting': RECORDS,
+  'holdfast.chooseMode': RECORDS,
+  'holdfast.chooseModel': RECORDS,
   'holdfast.openWorkspace': RECORDS,
   'holdfast.openWorkspaceInNewWindow': RECORDS,
   'holdfast.addWorkspace': RECORDS,

@@ -18,6 +18,7 @@ import type { Connection } from '../connection/connection.ts';
 import type { HostConnection } from '../connection/host-connection.ts';
 import type { ConnectionState } from '../connection/state.ts';
 import { workspaceUri } from '../files/location.ts';
+import { readPickers } from '../sessions/agent-settings.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import { ConversationFollower } from './conversation-follower.ts';
@@ -130,12 +131,14 @@ export class SessionPage implements Disposable {
         this.#send('begin', page);
         void this.#findInput();
         void this.#sendSnapshots();
+        void this.sendPickers();
       },
       send: (batch, items, chunks) => {
         this.#send('changed', { batch, items, chunks });
         if (items.some((item) => item.type === 'mark' && SNAPSHOT_EVENTS.has(item.mark))) {
           void this.#sendSnapshots();
         }
+        if (items.some(({ type }) => type === 'option' || type === 'end')) void this.sendPickers();
         this.#markSeen();
       },
     });
@@ -163,6 +166,16 @@ export class SessionPage implements Disposable {
       this.#send('snapshots', { snapshots });
     } catch {
       // The list stays as it was; the state of the connection says what is wrong.
+    }
+  }
+
+  /** What a person can choose, as it is now. */
+  async sendPickers(): Promise<void> {
+    try {
+      const pickers = await readPickers(this.#options.connection, this.#options.session);
+      this.#send('pickers', { pickers });
+    } catch {
+      // They stay as they were; the state of the connection says what is wrong.
     }
   }
 
@@ -221,6 +234,12 @@ export class SessionPage implements Disposable {
         { bytes: Buffer.from(text, 'utf8') },
       );
       this.#unconfirmed = undefined;
+      return {};
+    },
+    choose: async ({ what, value }) => {
+      const { connection, session } = this.#options;
+      await connection.call('agent/set', { session, option: what, value });
+      await this.sendPickers();
       return {};
     },
     stop: async () => {

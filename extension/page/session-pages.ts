@@ -2,11 +2,13 @@ import { randomBytes } from 'node:crypto';
 import { Uri, ViewColumn, window } from 'vscode';
 import type { Disposable, WebviewPanel } from 'vscode';
 import { SavedPageSchema } from '../../webview/messages.ts';
+import type { Picker } from '../../webview/messages.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
+import { chooseSetting } from '../sessions/agent-settings.ts';
 import { pickSession } from '../sessions/pick-session.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import type { SessionList } from '../sessions/session-list.ts';
@@ -51,6 +53,8 @@ export class SessionPages implements Disposable {
   get handlers() {
     return {
       'holdfast.openSessionPage': (target) => this.#open(target),
+      'holdfast.chooseMode': (target, given) => this.#choose('mode', target, given),
+      'holdfast.chooseModel': (target, given) => this.#choose('model', target, given),
     } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 
@@ -84,6 +88,16 @@ export class SessionPages implements Disposable {
       ViewColumn.Active,
     );
     this.#fill(panel, session.id);
+  }
+
+  async #choose(what: Picker['what'], target: unknown, given: unknown): Promise<string | undefined> {
+    const { connection, sessions } = this.#options;
+    const title = what === 'mode' ? 'Choose Mode' : 'Choose Model';
+    const session = await pickSession(sessions, target, { title, here: true });
+    if (session === undefined) return undefined;
+    const chosen = await chooseSetting(connection, session, what, given);
+    void this.#pages.get(session.id)?.sendPickers();
+    return chosen;
   }
 
   #fill(panel: WebviewPanel, session: string): void {

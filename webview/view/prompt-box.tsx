@@ -145,6 +145,7 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
               ? 'Enter sends · Shift+Enter adds a line · @ mentions a file'
               : 'Enter saves the prompt that waits · Escape leaves it as it was'}
           </span>
+          <Pickers model={model} isPossible={isPossible} />
           {isRunning && (
             <button
               class="round secondary"
@@ -168,6 +169,31 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
       </div>
     </div>
   );
+}
+
+/** The mode and the model of the agent. A choice that is refused goes back to what counts. */
+function Pickers({ model, isPossible }: { readonly model: PageModel; readonly isPossible: boolean }) {
+  return model.pickers.map(({ what, value, options }) => (
+    <select
+      key={what}
+      class="picker"
+      value={value}
+      disabled={!isPossible}
+      aria-label={`The agent's ${what}, from the next prompt on`}
+      title={`The agent's ${what}, from the next prompt on`}
+      onChange={({ currentTarget: box }) => {
+        void model.ask('choose', { what, value: box.value }).then((isChosen) => {
+          if (!isChosen) box.value = value;
+        });
+      }}
+    >
+      {options.map((option) => (
+        <option key={option.value} value={option.value}>
+          {option.name}
+        </option>
+      ))}
+    </select>
+  ));
 }
 
 interface QueueProps {

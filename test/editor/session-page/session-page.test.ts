@@ -488,6 +488,51 @@ describe('a state that keeps a person from going on says what to do', () => {
     await picture(name);
   });
 
+  test.each([
+    ['dark', 900],
+    ['light', 900],
+    ['contrast', 900],
+    ['dark', 300],
+  ] as const)('the mode and the model are chosen with the keyboard (%s, %d pixels)', async (theme, width) => {
+    let isRefused = false;
+    const choose = (): object => {
+      if (isRefused) throw new Error('The agent does not offer this.');
+      return {};
+    };
+    const { page: view } = await open({ theme, width, height: 500, answers: { choose } });
+    const options = [
+      { value: 'default', name: 'Ask before each edit that the agent wants to make' },
+      { value: 'plan', name: 'Plan' },
+    ];
+    const models = [
+      { value: 'small', name: 'Small' },
+      { value: 'large', name: '<img src=x onerror=alert(1)>' },
+    ];
+    await harness.send('state', running());
+    await harness.send('begin', page([prompt(1, 'go')]));
+    await harness.send('pickers', {
+      pickers: [
+        { what: 'mode', value: 'default', options },
+        { what: 'model', value: 'large', options: models },
+      ],
+    });
+    const mode = view.getByRole('combobox', { name: "The agent's mode," });
+    const model = view.getByRole('combobox', { name: "The agent's model," });
+    await picture(`pickers-${theme}-${width}`);
+    expect(await view.evaluate('document.documentElement.scrollWidth')).toBe(width);
+    expect(await model.inputValue()).toBe('large');
+    await mode.press('ArrowDown');
+    await expect.poll(() => asked()).toEqual([{ name: 'choose', params: { what: 'mode', value: 'plan' } }]);
+    expect(await mode.inputValue()).toBe('plan');
+    isRefused = true;
+    await model.selectOption('small');
+    await view.getByText('The agent does not offer this.').waitFor();
+    await expect.poll(() => model.inputValue()).toBe('large');
+    await harness.send('state', state({ host: 'offline', why: 'Nobody answers.' }));
+    await expect.poll(() => mode.isDisabled()).toBe(true);
+    expect(await model.isDisabled()).toBe(true);
+  });
+
   test('a page of 300 pixels has no horizontal scroll bar', async () => {
     const { page: view } = await open({ width: 300 });
     await harness.send('state', running({ queuedTurns: 1 }));
