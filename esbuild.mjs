@@ -131,8 +131,7 @@ function bundleOptions() {
 
 /** Parts of the extension that few windows use. What they import of the extension is in both bundles: it has to be without state. */
 const LATE = [
-  'checks/problem-reader.ts',
-  'checks/run-command.ts',
+  'checks/check-runs.ts',
   'connection/host-status.ts',
   'connection/remote-supervisor.ts',
   'files/merge-lines.ts',
@@ -146,10 +145,11 @@ const LATE = [
   'inbox/answer-permission.ts',
   'inbox/permission-labels.ts',
   'page/conversation-follower.ts',
-  'page/manifest-words.ts',
+  'page/manifest-files.ts',
   'page/session-record.ts',
   'policy/set-secret.ts',
   'review/change-texts.ts',
+  'review/review-comments.ts',
   'review/review-model.ts',
   'search/replacement.ts',
   'search/search-query.ts',

@@ -35,6 +35,7 @@ import { HistoryCommands } from './history/commands.ts';
 import { HistoryDocuments } from './history/history-documents.ts';
 import { SessionEvents } from './history/session-events.ts';
 import { TurnChanges } from './history/turn-changes.ts';
+import { ManifestCommands } from './page/manifest-commands.ts';
 import { SessionPages } from './page/session-pages.ts';
 import { PolicyCommands } from './policy/commands.ts';
 import { DenialNotifications } from './policy/denial-notifications.ts';
@@ -137,6 +138,7 @@ export class Holdfast implements Disposable {
         ...new SessionCommands({ connection, sessions, view, unread, example }).handlers,
         ...new ResumeCommands(connection, sessions, unread).handlers,
         ...pages.handlers,
+        ...own.add(new ManifestCommands(connection, sessions)).handlers,
         ...new InboxCommands(connection, host, sessions).handlers,
         ...new HistoryCommands(sessions, unread, documents).handlers,
         ...new SnapshotCommands(connection, sessions).handlers,

@@ -13,6 +13,9 @@ export const SNAPSHOT_SCHEME = 'holdfast-snapshot';
 /** `holdfast-history://<session>/…`: the history of a session, or its transcript. */
 export const HISTORY_SCHEME = 'holdfast-history';
 
+/** `holdfast-manifest://<session>/…`: a manifest of a session in words; without a session, a saved one. */
+export const MANIFEST_SCHEME = 'holdfast-manifest';
+
 /** What a URI of ours refers to: a path in a workspace, or the folder above it, which only we provide. */
 export type Location =
   | { readonly kind: 'root'; readonly session: string }

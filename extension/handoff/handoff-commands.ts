@@ -1,4 +1,3 @@
-import { Uri } from 'vscode';
 import type { Memento } from 'vscode';
 import type { HandoffResult } from '../../handoff/handoff.ts';
 import type { CommandHandler } from '../commands/registry.ts';
@@ -41,21 +40,9 @@ export class HandoffCommands {
 
   /** Returns what was made; undefined where the person stopped before. */
   async #handOff(target: unknown): Promise<HandoffResult | undefined> {
-    const given = isReviewControl(target) ? sessionIn(target.rootUri) : target;
-    const session = await pickSession(this.#sessions, given ?? onlySessionInWindow(), { title: 'Hand Off' });
+    const session = await pickSession(this.#sessions, target ?? onlySessionInWindow(), { title: 'Hand Off' });
     return session === undefined
       ? undefined
       : await handOff({ connection: this.#connection, state: this.#state }, session);
   }
-}
-
-/** The title bar of a review gives its source control. */
-function isReviewControl(target: unknown): target is { readonly rootUri: Uri } {
-  return (
-    typeof target === 'object' && target !== null && 'rootUri' in target && target.rootUri instanceof Uri
-  );
-}
-
-function sessionIn({ authority }: Uri): string {
-  return authority.split('.', 1)[0] ?? '';
 }

@@ -11,6 +11,7 @@ import type { SessionList } from '../sessions/session-list.ts';
 import type { ShownChange } from './change-uri.ts';
 import { HunkMarks } from './hunk-marks.ts';
 import { OpenReview, isNoReview } from './open-review.ts';
+import { ReviewComments } from './review-comments.ts';
 import { ReviewDecorations } from './review-decorations.ts';
 
 /** The sessions whose reviews this window shows, for the time after a reload. */
@@ -28,6 +29,7 @@ export class OpenReviews implements Disposable {
   readonly #reviews = new Map<string, OpenReview>();
   readonly #decorations: ReviewDecorations;
   readonly #marks: HunkMarks;
+  #comments: ReviewComments | undefined;
 
   constructor(options: {
     readonly connection: Connection;
@@ -57,6 +59,13 @@ export class OpenReviews implements Disposable {
     return this.#reviews.get(session);
   }
 
+  /** Made for the first who needs it: it is in the second bundle. */
+  get comments(): ReviewComments {
+    return (this.#comments ??= this.#owned.add(
+      new ReviewComments({ connection: this.#connection, reviewOf: (session) => this.of(session) }),
+    ));
+  }
+
   get all(): readonly OpenReview[] {
     return [...this.#reviews.values()];
   }
@@ -70,6 +79,7 @@ export class OpenReviews implements Disposable {
     review.onDidChange(() => {
       this.#decorations.refresh();
       this.#marks.refresh();
+      void this.comments.refresh(review);
     });
     review.onDidEnd(() => void this.#showEnd(review));
     this.#remember();
@@ -79,6 +89,7 @@ export class OpenReviews implements Disposable {
   close(session: string): void {
     this.#reviews.get(session)?.dispose();
     this.#reviews.delete(session);
+    this.#comments?.forget(session);
     this.#remember();
   }
 

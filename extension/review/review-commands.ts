@@ -49,6 +49,9 @@ export class ReviewCommands {
       'holdfast.acceptAllChanges': (target) => this.#decideAll(target, 'accept'),
       'holdfast.rejectAllChanges': (target) => this.#decideAll(target, 'reject'),
       'holdfast.undoDecision': (target) => this.#undo(target),
+      'holdfast.addComment': (reply) => this.#reviews.comments.add(reply),
+      'holdfast.removeComment': (thread) => this.#reviews.comments.remove(thread),
+      'holdfast.sendComments': (target) => this.#sendComments(target),
     } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 
@@ -188,6 +191,22 @@ export class ReviewCommands {
       STATUS_MS,
     );
     return paths;
+  }
+
+  /** Sends the comments that were not sent yet as the next prompt. Returns how many. */
+  async #sendComments(target: unknown): Promise<number | undefined> {
+    const { all, comments } = this.#reviews;
+    const open = activeChange()?.session ?? (all.length === 1 ? all[0]?.session.id : undefined);
+    const session = await this.#pick(comments.sessionOf(target) ?? target ?? open, 'Send Comments to Agent');
+    if (session === undefined) return undefined;
+    const { sent, left } = await comments.send(session.id);
+    const more = left === 0 ? '' : `; ${formatCount(left, 'comment')} left for the next prompt`;
+    const OPEN = 'Open Session Page';
+    const message = `${titleOf(session)}: ${formatCount(sent, 'comment')} sent to the agent${more}.`;
+    void window.showInformationMessage(message, OPEN).then((choice) => {
+      if (choice === OPEN) void commands.executeCommand('holdfast.openSessionPage', session.id);
+    });
+    return sent;
   }
 
   async #decide(review: OpenReview, verdict: Verdict, decisions: readonly Decision[]): Promise<number> {

@@ -3,7 +3,7 @@ import type { QuickPickItem } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { formatAge } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
-import { HISTORY_SCHEME } from '../files/location.ts';
+import { HISTORY_SCHEME, MANIFEST_SCHEME } from '../files/location.ts';
 import type { SessionList } from './session-list.ts';
 import { byRecency, formatStatus, groupOf, sessionIcon, sessionSubtitle, sessionTitle } from './listing.ts';
 import { onlySessionInWindow, sessionsInWindow } from './session-window.ts';
@@ -14,11 +14,17 @@ export function commandTargets(target: unknown, selection: unknown): readonly un
   return several.length > 1 ? several : [target];
 }
 
-/** The session id in the argument of a command: an entry of the tree, its history, or an id that a program gives. */
+/** The session id in the argument of a command: an entry of the tree, its history, its review, or an id that a program gives. */
 export function sessionIdOf(target: unknown): string | undefined {
   if (typeof target === 'string') return target;
-  if (target instanceof Uri) return target.scheme === HISTORY_SCHEME ? target.authority : undefined;
-  if (typeof target !== 'object' || target === null || !('session' in target)) return undefined;
+  if (target instanceof Uri) {
+    const isOfSession = [HISTORY_SCHEME, MANIFEST_SCHEME].includes(target.scheme);
+    return isOfSession ? target.authority || undefined : undefined;
+  }
+  if (typeof target !== 'object' || target === null) return undefined;
+  // The title bar of a review gives its source control.
+  if ('rootUri' in target && target.rootUri instanceof Uri) return target.rootUri.authority.split('.', 1)[0];
+  if (!('session' in target)) return undefined;
   const { session } = target;
   return typeof session === 'object' && session !== null && 'id' in session && typeof session.id === 'string'
     ? session.id

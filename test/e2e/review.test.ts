@@ -33,6 +33,17 @@ async function press(person: User, key: string, done: Locator): Promise<void> {
   await done.first().waitFor();
 }
 
+/** Comments on the line of the cursor, as the text that it is. */
+async function commentOnLine(person: User, text: string): Promise<void> {
+  await person.page.locator('.monaco-diff-editor .editor.modified .monaco-editor.focused').waitFor();
+  await person.runCommand('Comments: Add Comment on Current Selection');
+  const widget = person.page.locator('.review-widget');
+  await widget.locator('.monaco-editor.focused').first().waitFor();
+  await person.page.keyboard.type(text);
+  await widget.locator('.monaco-button', { hasText: 'Comment' }).first().click();
+  await widget.locator('.comment-body', { hasText: text }).first().waitFor();
+}
+
 test('a person reviews by keyboard what an agent changed, hands it to a repository and takes it back', async () => {
   const home = await TestHome.create();
   try {
@@ -83,6 +94,19 @@ test('a person reviews by keyboard what an agent changed, hands it to a reposito
         const text = await home.runOk(['exec', id, '--', 'sed', '-n', '3p;30p', '/workspace/story.txt']);
         expect(text).toBe('line 3\nline thirty\n');
 
+        await changeRow(person, 'new.txt').first().click();
+        await person.tab('new.txt').first().waitFor();
+        await commentOnLine(person, 'say **what** is new');
+        await person.screenshot('review-comment-dark');
+        expect(await home.runJson(['review', 'comment', id])).toMatchObject({
+          comments: [
+            {
+              ...{ path: '/workspace/new.txt', side: 'target', lines: { start: 0, end: 1 }, sent: null },
+              ...{ quote: 'new\n', text: 'say **what** is new' },
+            },
+          ],
+        });
+
         await person.runCommand('Agent: Hand Off');
         await person.pickItem('story');
         await person.pickItem('New Worktree');
@@ -113,6 +137,16 @@ test('a person reviews by keyboard what an agent changed, hands it to a reposito
         await person.toast('The handoff was undone').first().waitFor();
         expect(git('branch', '--list', 'holdfast/*')).toBe('');
         expect(git('worktree', 'list').split('\n')).toHaveLength(1);
+
+        await person.runCommand('Agent: Show Manifest');
+        await person.pickItem('story');
+        await person.tab('story manifest.txt').first().waitFor();
+        const line = person.page.locator('.view-line', { hasText: /^Valid: signed with the key/ });
+        await line.first().waitFor();
+        await person.screenshot('manifest-dark');
+        await person.runCommand('Agent: Send Comments to Agent');
+        await person.pickItem('story');
+        await person.toast('1 comment sent to the agent').first().waitFor();
       },
     );
   } finally {

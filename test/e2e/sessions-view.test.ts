@@ -77,6 +77,7 @@ test('what can be done with a session fits its state', () =>
       'Show History',
       'Review Changes',
       'Hand Off…',
+      'Show Manifest',
       'Workspace',
       'Snapshots',
       'Allow Host…',

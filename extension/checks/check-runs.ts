@@ -1,0 +1,195 @@
+import {
+  Diagnostic,
+  DiagnosticSeverity,
+  Position,
+  ProgressLocation,
+  Range,
+  languages,
+  window,
+  workspace,
+  type CancellationToken,
+  type DiagnosticCollection,
+  type Disposable,
+  type OutputChannel,
+  type Uri,
+} from 'vscode';
+import type { CheckSubject } from '../../protocol/checks.ts';
+import type { Session } from '../../protocol/entities.ts';
+import type { Connection } from '../connection/connection.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
+import { locate, workspaceUri } from '../files/location.ts';
+import type { Homes } from '../files/location.ts';
+import { sanitize } from '../base/sanitize.ts';
+import { sessionTitle } from '../sessions/listing.ts';
+import { workspaceCandidates } from '../terminals/path-references.ts';
+import { type Problem, ProblemReader, stripEscapeSequences } from './problem-reader.ts';
+import { runCheck } from './run-check.ts';
+
+/** How much output of one check is shown. */
+const MAX_OUTPUT_CHARACTERS = 2 ** 20;
+const MAX_MESSAGE_CHARACTERS = 1000;
+/** Longer than any line: VS Code clips the range to the line. */
+const WHOLE_LINE = 1000;
+const SHOW_OUTPUT = 'Show Output';
+
+export interface CheckResult {
+  readonly name: string;
+  readonly exitCode: number;
+  /** How many problems are in files of the workspace. */
+  readonly problems: number;
+}
+
+const SEVERITIES = {
+  error: DiagnosticSeverity.Error,
+  warning: DiagnosticSeverity.Warning,
+  info: DiagnosticSeverity.Information,
+} as const;
+
+/** What is judged, as a person reads it. */
+const ON: Readonly<Record<CheckSubject, string>> = { workspace: '', accepted: ' on what you accepted' };
+
+/** Runs checks of a profile, and shows the problems that they report in the Problems view. */
+export class CheckRuns implements Disposable {
+  readonly #connection: Connection;
+  readonly #owned = new DisposableStore();
+  readonly #diagnostics: DiagnosticCollection;
+  readonly #output: OutputChannel;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+    this.#diagnostics = this.#owned.add(languages.createDiagnosticCollection('holdfast'));
+    this.#output = this.#owned.add(window.createOutputChannel('Holdfast Checks'));
+  }
+
+  dispose(): void {
+    this.#owned.dispose();
+  }
+
+  /** Runs all checks, or the one with this name, one after the other. Returns the results. */
+  async run(session: Session, of: CheckSubject, name: string | undefined): Promise<CheckResult[]> {
+    const { checks } = await this.#connection.call('check/list', { session: session.id, of });
+    const chosen = checks.filter((one) => name === undefined || one.name === name);
+    if (chosen.length === 0) {
+      void window.showInformationMessage(
+        `The profile ${sanitize(session.profile)} has no checks. ` +
+          'Add some to its holdfast.yaml (checks: { test: npm test }) and deploy it again.',
+      );
+      return [];
+    }
+    this.#clear(session.id);
+    const results = await window.withProgress(
+      {
+        location: ProgressLocation.Notification,
+        title: `Running checks${ON[of]} in ${sanitize(sessionTitle(session))}`,
+        cancellable: true,
+      },
+      async (progress, token) => {
+        const finished: CheckResult[] = [];
+        for (const check of chosen) {
+          progress.report({ message: sanitize(check.name), increment: 100 / (chosen.length + 1) });
+          const report = (stage: string): void =>
+            progress.report({ message: `${sanitize(check.name)}: ${stage}` });
+          finished.push(await this.#check(session, of, check, { token, report }));
+        }
+        return finished;
+      },
+    );
+    this.#report(session, of, results);
+    return results;
+  }
+
+  async #check(
+    session: Session,
+    of: CheckSubject,
+    { name, command }: { readonly name: string; readonly command: string },
+    { token, report }: { readonly token: CancellationToken; readonly report: (stage: string) => void },
+  ): Promise<CheckResult> {
+    const output = this.#output;
+    const problems: Problem[] = [];
+    const reader = new ProblemReader((problem) => problems.push(problem));
+    let characters = 0;
+    const head = `[${sessionTitle(session)}] ${name}${ON[of]}`;
+    output.appendLine(`${head}: ${command}`);
+    const { exitCode, tree } = await runCheck(this.#connection, {
+      ...{ session: session.id, name, of, token, onProgress: report },
+      onOutput: (text) => {
+        reader.read(text);
+        if (characters <= MAX_OUTPUT_CHARACTERS) {
+          output.append(stripEscapeSequences(text));
+          if (characters + text.length > MAX_OUTPUT_CHARACTERS)
+            output.appendLine('\n… the rest of the output is not shown');
+        }
+        characters += text.length;
+      },
+    });
+    reader.end();
+    output.appendLine(`${head}: exit code ${exitCode}, tree ${tree.slice(0, 12)}`);
+    const source = of === 'accepted' ? `${name} (accepted)` : name;
+    return { name, exitCode, problems: await this.#show(session.id, source, problems) };
+  }
+
+  /** Shows the problems that are in files of the workspace. Returns how many. */
+  async #show(session: string, check: string, problems: readonly Problem[]): Promise<number> {
+    const uris = new Map<string, Promise<Uri | null>>();
+    const placed = await Promise.all(
+      problems.map(async (problem) => {
+        const uri = uris.get(problem.path) ?? findFile(this.#connection, session, problem.path);
+        uris.set(problem.path, uri);
+        return { problem, uri: await uri };
+      }),
+    );
+    const byFile = new Map<string, { readonly uri: Uri; readonly found: Diagnostic[] }>();
+    for (const { problem, uri } of placed) {
+      if (uri === null) continue;
+      const file = byFile.get(uri.toString()) ?? { uri, found: [] };
+      byFile.set(uri.toString(), file);
+      file.found.push(diagnosticOf(problem, check));
+    }
+    for (const { uri, found } of byFile.values())
+      this.#diagnostics.set(uri, [...(this.#diagnostics.get(uri) ?? []), ...found]);
+    return placed.filter(({ uri }) => uri !== null).length;
+  }
+
+  #clear(session: string): void {
+    const old: Uri[] = [];
+    this.#diagnostics.forEach((uri) => {
+      const location = locate(uri);
+      if (location.kind !== 'nowhere' && location.session === session) old.push(uri);
+    });
+    for (const uri of old) this.#diagnostics.delete(uri);
+  }
+
+  #report(session: Session, of: CheckSubject, results: readonly CheckResult[]): void {
+    const failed = results.filter(({ exitCode }) => exitCode !== 0).map(({ name }) => sanitize(name));
+    const title = sanitize(sessionTitle(session));
+    const shown =
+      failed.length === 0
+        ? window.showInformationMessage(`${title}: all checks passed${ON[of]}.`, SHOW_OUTPUT)
+        : window.showWarningMessage(`${title}: ${failed.join(', ')} failed${ON[of]}.`, SHOW_OUTPUT);
+    void shown.then((choice) => {
+      if (choice === SHOW_OUTPUT) this.#output.show();
+    });
+  }
+}
+
+function diagnosticOf({ line, column, severity, message }: Problem, check: string): Diagnostic {
+  const at = new Position(Math.max(0, line - 1), Math.max(0, (column ?? 1) - 1));
+  // A problem without a column marks the whole line.
+  const range = new Range(at, column === null ? at.with({ character: WHOLE_LINE }) : at);
+  const diagnostic = new Diagnostic(range, sanitize(message, MAX_MESSAGE_CHARACTERS), SEVERITIES[severity]);
+  diagnostic.source = sanitize(check);
+  return diagnostic;
+}
+
+/** The file of the workspace that a tool's path means; null where there is none. */
+async function findFile(home: Pick<Homes, 'of'>, session: string, path: string): Promise<Uri | null> {
+  for (const candidate of workspaceCandidates(path)) {
+    const uri = workspaceUri(home, session, candidate);
+    const exists = await Promise.resolve(workspace.fs.stat(uri)).then(
+      () => true,
+      () => false,
+    );
+    if (exists) return uri;
+  }
+  return null;
+}

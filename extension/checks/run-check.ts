@@ -1,0 +1,42 @@
+import { randomUUID } from 'node:crypto';
+import type { CancellationToken } from 'vscode';
+import type { CheckResult, CheckSubject } from '../../protocol/checks.ts';
+import { sanitize } from '../base/sanitize.ts';
+import type { Connection } from '../connection/connection.ts';
+
+export interface CheckRun {
+  readonly session: string;
+  /** The name of the check. */
+  readonly name: string;
+  readonly of: CheckSubject;
+  /** Receives stdout and stderr as they arrive. */
+  readonly onOutput: (text: string) => void;
+  readonly onProgress: (stage: string) => void;
+  readonly token: CancellationToken;
+}
+
+/** Runs one check of the profile. Errors: `cancelled`, `connection_closed`, and those of `check/run`. */
+export async function runCheck(connection: Connection, run: CheckRun): Promise<CheckResult> {
+  const { session, name, of, token } = run;
+  // The output goes to the connection that asked.
+  const peer = await connection.of(session).ready();
+  const output = randomUUID();
+  const decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
+  const stop = peer.onNotification('check/output', (params, bytes) => {
+    if (params.output === output) run.onOutput(decoders[params.stream].decode(bytes, { stream: true }));
+  });
+  const cancelled = new AbortController();
+  const listener = token.onCancellationRequested(() => cancelled.abort());
+  if (token.isCancellationRequested) cancelled.abort();
+  try {
+    const { check } = await peer.call(
+      'check/run',
+      { session, name, of, output },
+      { signal: cancelled.signal, onProgress: ({ stage }) => run.onProgress(sanitize(stage)) },
+    );
+    return check;
+  } finally {
+    void listener.dispose();
+    stop();
+  }
+}
