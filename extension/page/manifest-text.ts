@@ -33,7 +33,8 @@ function describe({ subject, predicate }: ManifestStatement): string[] {
     ['Made', madeAt],
     ['Session', `${session.name} (${session.id})`],
     ...subject.map(({ name, digest }) => ['Is about', [name, ...Object.values(digest)].join(' ')] as const),
-    ...manifestFacts(predicate).map(({ label, value }) => [label, value] as const),
+    // The editor marks a middle dot as a letter that looks like another one.
+    ...manifestFacts(predicate).map(({ label, value }) => [label, value.replaceAll(' · ', ', ')] as const),
     ['Credentials', credentials.map(({ name, host }) => `${name} (${host})`).join(', ') || 'none'],
   ];
   const hosts = egress.listed.map(

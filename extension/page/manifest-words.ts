@@ -49,5 +49,5 @@ function connectionWords({ hosts, allowed, denied, failed }: Manifest['egress'])
 /** A name with the beginning of what identifies it. */
 function withIdentity(name: string, identity: string | null, more: string | null = null): string {
   const short = identity?.replace(/^sha256:/, '').slice(0, HASH_SHOWN);
-  return [name, more, short].filter((part) => part !== null && part !== undefined).join(' · ');
+  return [name, more, short].filter((part) => part !== null && part !== undefined && part !== '').join(' · ');
 }

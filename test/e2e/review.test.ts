@@ -141,8 +141,7 @@ test('a person reviews by keyboard what an agent changed, hands it to a reposito
         await person.runCommand('Agent: Show Manifest');
         await person.pickItem('story');
         await person.tab('story manifest.txt').first().waitFor();
-        const line = person.page.locator('.view-line', { hasText: /^Valid: signed with the key/ });
-        await line.first().waitFor();
+        await person.page.locator('.view-line', { hasText: 'Valid: signed with the key' }).first().waitFor();
         await person.screenshot('manifest-dark');
         await person.runCommand('Agent: Send Comments to Agent');
         await person.pickItem('story');

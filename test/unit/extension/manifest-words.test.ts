@@ -56,4 +56,6 @@ test('image, base, snapshot, memory and model are named with what identifies the
     Connections: '2 allowed, 3 denied, 0 failed; 1 host',
     Memory: 'version 3',
   });
+  const base = { folder: '', branch: 'main', commit: null, root: HASH };
+  expect(words({ base })['Began with']).toBe(`main · ${'a'.repeat(16)}`);
 });
