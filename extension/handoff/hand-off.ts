@@ -10,6 +10,7 @@ import { proposeMessage } from '../../handoff/commit.ts';
 import type { Repository } from '../../handoff/repository.ts';
 import { type RawPath, readable } from '../../project/raw-path.ts';
 import type { Session } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
 import { HANDOFF_TARGETS, type HandoffTarget } from '../../protocol/handoff.ts';
 import { formatCount } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
@@ -43,9 +44,15 @@ export async function handOff(host: HandoffHost, session: Session): Promise<Hand
   try {
     const released = await chooseReleased(first, title);
     if (released === undefined) return undefined;
-    // The same request again gives the same trees.
     if (released.size > 0)
       current = await plan(host, title, { ...options, released: [], releasedPaths: released });
+    // What was let through was seen in the first plan's trees; another window may have accepted more meanwhile.
+    const { base, target } = current.trees;
+    if (base !== first.trees.base || target !== first.trees.target) {
+      throw new HoldfastError('conflict', 'What is handed over has changed meanwhile', {
+        next: 'hand off again',
+      });
+    }
     const message = await chooseMessage(current, to, title);
     if (message === undefined) return undefined;
     if (!(await confirm(current, to, repository, place))) return undefined;
