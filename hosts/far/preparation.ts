@@ -94,8 +94,9 @@ async function send(
   for (let at = 0; at < bytes.length; at += CHUNK_BYTES) {
     onStage(`Sending ${title} to ${host.name}: ${Math.floor((100 * at) / bytes.length)} %`);
     const isTaken = input.write(bytes.subarray(at, at + CHUNK_BYTES));
-    if (!isTaken && !(await drained(input, Math.min(CHUNK_MS, until - Date.now())))) throw tooSlow(host);
+    // A stream that is closed already takes nothing and says so to nobody.
     if (input.destroyed) break;
+    if (!isTaken && !(await drained(input, Math.min(CHUNK_MS, until - Date.now())))) throw tooSlow(host);
   }
   onStage(`Unpacking ${title} on ${host.name}`);
   await expect(host, lines, 'done', UNPACK_MS);
