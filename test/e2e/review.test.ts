@@ -70,7 +70,7 @@ test('a person reviews by keyboard what an agent changed, hands it to a reposito
       {
         home: home.path,
         open: (server) => ({ folder: server.remote(project) }),
-        settings: { 'security.workspace.trust.startupPrompt': 'never' },
+        settings: { 'security.workspace.trust.enabled': false },
       },
       async (person) => {
         await person.runCommand('Agent: Review Changes');
