@@ -1,9 +1,10 @@
-import { EventEmitter, scm } from 'vscode';
+import { EventEmitter, StatusBarAlignment, scm, window } from 'vscode';
 import type {
   Disposable,
   SourceControl,
   SourceControlResourceGroup,
   SourceControlResourceState,
+  StatusBarItem,
   Uri,
 } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
@@ -42,11 +43,14 @@ export interface OpenReviewOptions {
 /** The review of one session as this window shows it: what the supervisor knows, and its place in the Source Control view. */
 export class OpenReview implements Disposable {
   readonly session: Session;
+  readonly #name: string;
   readonly #connection: Connection;
   readonly #owned = new DisposableStore();
   readonly #changed = this.#owned.add(new EventEmitter<undefined>());
   readonly #ended = this.#owned.add(new EventEmitter<undefined>());
   readonly #control: SourceControl;
+  /** Not a status bar command of the source control: VS Code shows those only of the repository in focus. */
+  readonly #statusItem: StatusBarItem;
   readonly #groups: Readonly<Record<ReviewGroup, SourceControlResourceGroup>>;
   #review: Review | undefined;
   #files: readonly ReviewFile[] = [];
@@ -59,9 +63,14 @@ export class OpenReview implements Disposable {
     this.#connection = connection;
     this.session = session;
     const root = workspaceUri(connection, session.id, WORKSPACE).with({ scheme: REVIEW_SCHEME });
-    const title = `Review: ${sanitize(sessionTitle(session), 60)}`;
+    this.#name = sanitize(sessionTitle(session), 60);
+    const title = `Review: ${this.#name}`;
     this.#control = this.#owned.add(scm.createSourceControl(PROVIDER, title, root));
     this.#control.inputBox.visible = false;
+    this.#statusItem = this.#owned.add(
+      window.createStatusBarItem(`holdfast.review.${session.id}`, StatusBarAlignment.Left, 8),
+    );
+    this.#statusItem.name = `Holdfast: ${title}`;
     this.#groups = this.#createGroups();
     this.#owned.add(connection.onDidChange(() => this.#showStatus()));
     this.#owned.add(
@@ -210,35 +219,42 @@ export class OpenReview implements Disposable {
     const left = this.#files.filter(isUndecided).length;
     this.#control.count = left;
     const { kind } = this.#connection.state;
-    const id = this.session.id;
     const status =
       kind === 'noSupervisor'
         ? {
-            title: '$(debug-disconnect) Review: no supervisor',
+            icon: 'debug-disconnect',
+            text: 'no supervisor',
             command: 'holdfast.connect',
             tooltip: 'Decisions are kept.',
           }
         : this.#review === undefined
           ? {
-              title: '$(loading~spin) Review',
+              icon: 'loading~spin',
+              text: 'review',
               command: 'holdfast.reviewChanges',
               tooltip: 'The review is being loaded',
             }
           : this.#isOutdated
             ? {
-                title: `$(refresh) ${left} to review, outdated`,
+                icon: 'refresh',
+                text: `${left} to review, outdated`,
                 command: 'holdfast.reviewChanges',
                 tooltip: 'The agent has worked since. Compare with the workspace as it is now.',
               }
             : {
-                title: left === 0 ? '$(check) All decided' : `$(eye) ${left} to review`,
+                icon: left === 0 ? 'check' : 'eye',
+                text: left === 0 ? 'all decided' : `${left} to review`,
                 command: left === 0 ? 'holdfast.openAllChanges' : 'holdfast.nextChange',
                 tooltip:
                   left === 0
                     ? 'Every change is accepted or rejected'
                     : `${formatCount(left, 'change')} to review: go to the next one`,
               };
-    this.#control.statusBarCommands = [{ ...status, arguments: [id] }];
+    this.#statusItem.text = `$(${status.icon}) ${this.#name}: ${status.text}`;
+    this.#statusItem.tooltip = status.tooltip;
+    this.#statusItem.accessibilityInformation = { label: `${this.#name}: ${status.text}. ${status.tooltip}` };
+    this.#statusItem.command = { command: status.command, title: status.text, arguments: [this.session.id] };
+    this.#statusItem.show();
   }
 }
 

@@ -86,11 +86,11 @@ test('a person reviews by keyboard what an agent changed, hands it to a reposito
         await press(person, 'Alt+r', status(person, 'Ln 30, Col 1'));
         await press(person, 'Alt+a', person.tab('old.txt'));
         // After the last one it goes on with what was left out.
-        await press(person, 'Alt+Shift+KeyA', status(person, 'All decided'));
+        await press(person, 'Alt+Shift+KeyA', status(person, 'story: all decided'));
         await person.toast('every change is decided').first().waitFor();
         await person.screenshot('reviewed-dark');
-        await press(person, 'Alt+u', status(person, '1 to review'));
-        await press(person, 'Alt+Shift+KeyA', status(person, 'All decided'));
+        await press(person, 'Alt+u', status(person, 'story: 1 to review'));
+        await press(person, 'Alt+Shift+KeyA', status(person, 'story: all decided'));
         const text = await home.runOk(['exec', id, '--', 'sed', '-n', '3p;30p', '/workspace/story.txt']);
         expect(text).toBe('line 3\nline thirty\n');
 
