@@ -59,6 +59,8 @@ export interface HandoffResult {
   readonly deleted: readonly RawPath[];
   /** The review that it ended: all that is accepted is in the repository. */
   readonly endedReview: string | null;
+  /** Why the supervisor does not know that it was made; null if it does. The next handoff into the repository tells it. */
+  readonly unrecorded: string | null;
 }
 
 type Record = Params<'handoff/record'>;
@@ -116,8 +118,8 @@ class Handoff {
     const { edits, deleted } = await this.#asTheyAre();
     await this.#record('approved');
     const written = await writeFolder(folder, edits, this.#plan.contents);
-    await this.#record('made');
-    return { ...this.#result(), folder: written, deleted };
+    const unrecorded = await this.#recordMade({}, null);
+    return { ...this.#result(), folder: written, deleted, unrecorded };
   }
 
   /** The agent's files without a look at what is anywhere else. */
@@ -135,8 +137,8 @@ class Handoff {
       const commit = await commitTree(git, { tree, parent: onto, message: this.#message() });
       const patch = await formatPatch(git, commit);
       await this.#record('approved', { tree });
-      await this.#record('made', { tree });
-      return { ...this.#result(), tree, patch, merged: resolved.merged };
+      const unrecorded = await this.#recordMade({ tree }, null);
+      return { ...this.#result(), tree, patch, merged: resolved.merged, unrecorded };
     });
   }
 
@@ -175,9 +177,8 @@ class Handoff {
     }
     const finished = { ...journal, state: 'made' as const };
     await journals.write(finished);
-    await this.#record('made', record);
-    await journals.write({ ...finished, recorded: true });
-    return { ...this.#result(), ...record, folder: worktree, merged: resolved.merged };
+    const unrecorded = await this.#recordMade(record, () => journals.write({ ...finished, recorded: true }));
+    return { ...this.#result(), ...record, folder: worktree, merged: resolved.merged, unrecorded };
   }
 
   /** Takes back what this handoff made and nothing else: a worktree on our branch in the folder that we claimed is ours. */
@@ -268,9 +269,8 @@ class Handoff {
       edits,
       this.#plan.contents,
     );
-    await this.#record('made');
-    await journals.write({ ...finished, recorded: true });
-    return { ...this.#result(), files: edits.length, folder: root, merged: resolved.merged };
+    const unrecorded = await this.#recordMade({}, () => journals.write({ ...finished, recorded: true }));
+    return { ...this.#result(), files: edits.length, folder: root, merged: resolved.merged, unrecorded };
   }
 
   #repository(): Repository {
@@ -351,7 +351,25 @@ class Handoff {
     await this.#connection.callWithBytes('handoff/record', this.#recordOf(step, made));
   }
 
-  #result(): HandoffResult {
+  /**
+   * Records what exists already: whatever fails now, the handoff was made. Resolves with why it could not be recorded; its note,
+   * which lacks `note` then, lets the next client do that.
+   */
+  async #recordMade(
+    made: Partial<Pick<Record, 'branch' | 'commit' | 'tree'>>,
+    note: (() => Promise<void>) | null,
+  ): Promise<string | null> {
+    try {
+      await this.#record('made', made);
+    } catch (error) {
+      return HoldfastError.from(error).sentence;
+    }
+    // Without it the next client records the handoff again, which changes nothing.
+    await note?.().catch(() => undefined);
+    return null;
+  }
+
+  #result(): Omit<HandoffResult, 'unrecorded'> {
     const { begun, travels } = this.#plan;
     return {
       to: this.#options.to,

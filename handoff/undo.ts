@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import { HoldfastError } from '../protocol/errors.ts';
 import { fromBytes, type RawPath, readable } from '../project/raw-path.ts';
 import { releaseFolder } from './branch.ts';
+import { commitOver, forgottenCommits } from './forgotten-commits.ts';
 import type { Git } from './git.ts';
 import { isBeingMade, type Journal, type JournalOf, Journals } from './journal.ts';
 import type { Repository } from './repository.ts';
@@ -26,21 +27,25 @@ export interface UndoOptions {
   readonly force: boolean;
 }
 
-/** Takes back what a handoff made. Errors: `not_found`, `conflict` when work was added since. */
+/** Takes back what a handoff made. The journal says whether it had been finished. Errors: `not_found`, `conflict` when work was added since. */
 export async function undoHandoff(repository: Repository, options: UndoOptions): Promise<Undone> {
-  const journals = new Journals(repository.commonDirectory);
-  const { journals: all } = await journals.list();
-  const made = all.filter(({ state }) => state === 'made');
+  const there = await undoableHandoffs(repository);
   const journal =
-    options.handoff === undefined ? made.at(-1) : made.find(({ handoff }) => handoff === options.handoff);
+    options.handoff === undefined ? there.at(-1) : there.find(({ handoff }) => handoff === options.handoff);
   if (journal === undefined) {
     throw new HoldfastError('not_found', 'There is no handoff to undo in this repository', {
       next: 'a patch or a folder is yours to delete',
     });
   }
   const keptRef = await takeBack(repository, journal, options.force);
-  await journals.remove(journal.handoff);
+  await new Journals(repository.commonDirectory).remove(journal.handoff);
   return { journal, keptRef };
+}
+
+/** The oldest first. What an interrupted handoff made can be undone as well, if it could not be taken back by itself. */
+export async function undoableHandoffs(repository: Repository): Promise<Journal[]> {
+  const { journals } = await new Journals(repository.commonDirectory).list();
+  return journals.filter((journal) => journal.state === 'made' || !isBeingMade(journal));
 }
 
 /** Handoffs whose client was killed before their end, and which nobody has taken back yet. Writes nothing. */
@@ -88,7 +93,9 @@ async function takeBack(repository: Repository, journal: Journal, force: boolean
     case 'branch':
       return await takeBackBranch(git, journal, force);
     case 'worktree':
-      return await takeBackWorktree(git, journal, force);
+      if (journal.state === 'made' || force) return await takeBackWorktree(git, journal, force);
+      await takeBackUnfinishedWorktree(git, journal);
+      return null;
   }
 }
 
@@ -151,24 +158,48 @@ async function takeBackWorktree(
     await requireNoSubmodules(inside);
     const head = await inside.text(['rev-parse', '--verify', 'HEAD']);
     const changed = await changedPaths(inside);
-    if ((changed.length > 0 || head !== journal.commit) && !force) {
-      throw new HoldfastError('conflict', 'The handoff was not taken back', {
-        why:
+    const forgotten = await forgottenIn(git, journal, inside, head);
+    if (changed.length > 0 || head !== journal.commit || forgotten.length > 0) {
+      if (!force) {
+        const what =
           changed.length > 0
-            ? `the worktree ${journal.worktree} has work that was added since: ${listed(changed)}`
-            : `the worktree ${journal.worktree} has commits that were added since`,
-        next: 'move that work away, or repeat with --force, which keeps it under a reference',
-      });
-    }
-    if (changed.length > 0 || head !== journal.commit) {
+            ? `work that was added since: ${listed(changed)}`
+            : forgotten.length > 0
+              ? saidOf(forgotten)
+              : 'commits that were added since';
+        throw new HoldfastError('conflict', 'The handoff was not taken back', {
+          why: `the worktree ${journal.worktree} has ${what}`,
+          next: 'move that work away, or repeat with --force, which keeps it under a reference',
+        });
+      }
       keptRef = keptRefOf(journal);
-      await keepWork(inside, head, keptRef);
+      await keepWork(inside, head, forgotten, keptRef);
     }
-    await git.run(['worktree', 'remove', '--force', '--', journal.worktree], {
+    // Git has locked one whose making was interrupted.
+    const all = journal.state === 'making' ? ['--force', '--force'] : ['--force'];
+    await git.run(['worktree', 'remove', ...all, '--', journal.worktree], {
       what: `The worktree ${journal.worktree} could not be removed`,
     });
   }
-  return (await deleteBranch(git, journal, force)) ?? keptRef;
+  if (journal.state === 'making') await releaseFolder(journal.worktree);
+  const ofBranch = await deleteBranch(git, journal, force);
+  return keptRef ?? ofBranch;
+}
+
+/** Commits that are gone with the worktree and its branch, although nothing has them checked out. */
+async function forgottenIn(
+  git: Git,
+  journal: BranchJournal,
+  inside: Git | null,
+  ...kept: readonly string[]
+): Promise<string[]> {
+  const branch = (await ownBranch(git, journal)) === null ? null : `refs/heads/${journal.branch}`;
+  return await forgottenCommits(git, { branch, worktree: inside, kept: [journal.commit, ...kept] });
+}
+
+function saidOf(forgotten: readonly string[]): string {
+  const names = listed(forgotten.map((commit) => commit.slice(0, 12)));
+  return `commits that were made since and that no branch has any more: ${names}`;
 }
 
 /** Whether the folder is still the worktree that the handoff made: something else of that name is the person's. */
@@ -191,16 +222,21 @@ async function ownBranch(git: Git, { branch, hasBranch, commit }: BranchJournal)
 async function deleteBranch(git: Git, journal: BranchJournal, force: boolean): Promise<string | null> {
   const now = await ownBranch(git, journal);
   if (now === null) return null;
+  const forgotten = await forgottenIn(git, journal, null, now);
   let keptRef: string | null = null;
-  if (now !== journal.commit) {
+  if (now !== journal.commit || forgotten.length > 0) {
     if (!force) {
+      const what = forgotten.length > 0 ? saidOf(forgotten) : 'commits that were added since';
       throw new HoldfastError('conflict', 'The handoff was not taken back', {
-        why: `the branch ${journal.branch} has commits that were added since`,
+        why: `the branch ${journal.branch} has ${what}`,
         next: 'move them to another branch, or repeat with --force, which keeps them under a reference',
       });
     }
     keptRef = `${keptRefOf(journal)}-branch`;
-    await git.run(['update-ref', keptRef, now]);
+    const tree = `${now}^{tree}`;
+    const kept =
+      forgotten.length === 0 ? now : await commitOver(git, { tree, parent: now, others: forgotten });
+    await git.run(['update-ref', keptRef, kept]);
   }
   await git.run(['update-ref', '-d', `refs/heads/${journal.branch}`, now], {
     what: `The branch ${journal.branch} could not be deleted`,
@@ -213,14 +249,18 @@ function keptRefOf({ handoff }: Journal): string {
   return `refs/holdfast/kept/${handoff}`;
 }
 
-/** All files of the worktree, ignored ones too, as a commit that the reference names. */
-async function keepWork(inside: Git, head: string, reference: string): Promise<void> {
+/** All files of the worktree, ignored ones too, and the forgotten commits, as a commit that the reference names. */
+async function keepWork(
+  inside: Git,
+  head: string,
+  forgotten: readonly string[],
+  reference: string,
+): Promise<void> {
   const commit = await withIndexOf(inside, head, async (env) => {
     await inside.run(['add', '--all', '--force', '.'], { env });
     const tree = await inside.text(['write-tree'], { env });
     await requireNoNested(inside, head, tree);
-    const input = Buffer.from('Work that was in a worktree when its handoff was undone\n');
-    return await inside.text(['commit-tree', tree, '-p', head, '-F', '-'], { input });
+    return await commitOver(inside, { tree, parent: head, others: forgotten });
   });
   await inside.run(['update-ref', reference, commit]);
 }
@@ -326,7 +366,7 @@ async function takeBackUnfinishedWorktree(git: Git, journal: JournalOf<'worktree
     const refuse = (why: string): HoldfastError =>
       new HoldfastError('conflict', 'An interrupted handoff was not taken back', {
         why: `the worktree ${journal.worktree} has ${why}`,
-        next: `look at it, then remove it with \`git worktree remove --force ${journal.worktree}\``,
+        next: 'look at it, then take it back with `holdfast handoff undo --force`, which keeps that work under a reference',
       });
     const head = await inside.ask(['symbolic-ref', '--quiet', 'HEAD']);
     const commit = await inside.ask(['rev-parse', '--verify', '--quiet', 'HEAD']);
@@ -336,6 +376,8 @@ async function takeBackUnfinishedWorktree(git: Git, journal: JournalOf<'worktree
       (one) => !isMissing(one) && !/(?:^|\/)\.gitattributes$/.test(one.path),
     );
     if (added.length > 0) throw refuse(`other files: ${listed(added.map(({ path }) => path))}`);
+    const forgotten = await forgottenIn(git, journal, inside);
+    if (forgotten.length > 0) throw refuse(saidOf(forgotten));
     await git.run(['worktree', 'remove', '--force', '--force', '--', journal.worktree]);
   }
   await releaseFolder(journal.worktree);

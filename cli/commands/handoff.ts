@@ -216,7 +216,7 @@ async function printResult(
   result: HandoffResult,
   { output }: HandoffOptions,
 ): Promise<void> {
-  const { patch, merged, deleted, ...made } = result;
+  const { patch, merged, deleted, unrecorded, ...made } = result;
   if (patch !== null) {
     if (output === undefined) await context.stdout.write(patch);
     else await writeNewFile(resolve(context.io.cwd, output), patch);
@@ -228,6 +228,7 @@ async function printResult(
       ...made,
       merged: merged.map(readable),
       deleted: deleted.map(readable),
+      recorded: unrecorded === null,
     });
     return;
   }
@@ -239,7 +240,11 @@ async function printResult(
       `Deleted by the agent, and so not in the folder: ${listPaths(deleted.map(readable))}`,
     );
   await printLeftOut(context, plan);
-  if (plan.begun.review !== null)
+  if (unrecorded !== null)
+    await context.printNote(
+      `warning: the session's history does not say so: ${sanitizeLine(unrecorded)}${result.to === 'patch' || result.to === 'dir' ? '' : '; the next handoff or undo in this repository adds it'}`,
+    );
+  else if (plan.begun.review !== null)
     await context.printNote(
       result.endedReview === null
         ? 'The review goes on: a later handoff brings all that is accepted'
@@ -328,9 +333,10 @@ function registerUndo(registry: Registry, parent: Command): void {
     const { recordUndone } = await import('../../handoff/handoff.ts');
     const repository = await openOwn(context, options.repository);
     const { journal, keptRef } = await undoHandoff(repository, { handoff, force: options.force === true });
-    let isRecorded = true;
+    // The history has no handoff that was interrupted.
+    let isRecorded = journal.state === 'made';
     try {
-      await recordUndone(context.client(), journal);
+      if (isRecorded) await recordUndone(context.client(), journal);
     } catch (error) {
       isRecorded = false;
       if (!context.json)

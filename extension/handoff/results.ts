@@ -15,7 +15,7 @@ const MAX_CHARACTERS = 2_000_000;
 
 /** Says what was made, and offers what comes next. */
 export function showResult(result: HandoffResult, repository: Repository | null, place: string | null): void {
-  const { to, folder, commit, handoff, endedReview, merged } = result;
+  const { to, folder, commit, handoff, endedReview, merged, unrecorded } = result;
   const root = repository?.git.folder;
   const actions: Record<string, () => unknown> = {};
   if (to === 'worktree' && folder !== null)
@@ -30,7 +30,12 @@ export function showResult(result: HandoffResult, repository: Repository | null,
     actions[SHOW_COMMIT] = () => commands.executeCommand('holdfast.showCommit', root, commit);
   if (to === 'worktree' || to === 'branch' || to === 'tree')
     actions[UNDO] = () => commands.executeCommand('holdfast.undoHandoff', root, handoff);
-  const review = endedReview === null ? '' : ' The review has ended.';
+  const review =
+    unrecorded !== null
+      ? ` The session's history does not have it yet: ${sanitize(unrecorded, 300)}`
+      : endedReview === null
+        ? ''
+        : ' The review has ended.';
   const mergedText =
     merged.length === 0 ? '' : ` ${formatCount(merged.length, 'file')} merged with your own changes.`;
   void window

@@ -1,8 +1,7 @@
 import { ProgressLocation, commands, window } from 'vscode';
 import { recordUndone } from '../../handoff/handoff.ts';
-import { Journals } from '../../handoff/journal.ts';
 import type { Repository } from '../../handoff/repository.ts';
-import { undoHandoff } from '../../handoff/undo.ts';
+import { undoableHandoffs, undoHandoff } from '../../handoff/undo.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { HandoffHost } from './hand-off.ts';
@@ -29,7 +28,8 @@ export async function undoInRepository(
   });
   const kept = keptRef === null ? '' : ` Work that was added since is kept in ${sanitize(keptRef)}.`;
   try {
-    await recordUndone(connection, journal);
+    // The history has none that was interrupted.
+    if (journal.state === 'made') await recordUndone(connection, journal);
   } catch (error) {
     const { sentence } = HoldfastError.from(error);
     void window.showWarningMessage(
@@ -46,8 +46,7 @@ export async function undoInRepository(
 
 /** The newest handoff of the repository, if the person wants to undo it. Errors: `not_found` without any. */
 async function confirmNewest(repository: Repository): Promise<string | undefined> {
-  const { journals } = await new Journals(repository.commonDirectory).list();
-  const newest = journals.findLast(({ state }) => state === 'made');
+  const newest = (await undoableHandoffs(repository)).at(-1);
   if (newest === undefined) {
     throw new HoldfastError('not_found', 'There is no handoff to undo in this repository', {
       next: 'a patch or a folder is yours to delete',

@@ -185,14 +185,15 @@ export class HandoffService {
     }
   }
 
-  /** Beginnings of the prompts as they were last edited, the oldest first. */
+  /** Beginnings of the newest prompts as they were last edited, the oldest of them first. */
   #prompts(sessionId: string): string[] {
     const { events } = this.#options;
     const promptsIn = (page: readonly SessionEvent[]) =>
       page.flatMap(({ data }) => PromptSchema.safeParse(data).data ?? []);
-    const queued = promptsIn(events.read(sessionId, { type: 'turn.queued', limit: MAX_PROMPTS }));
-    const previews = new Map(queued.map(({ turnId, preview }) => [turnId, preview]));
-    for (let after = 0; ;) {
+    const queued = events.newest(sessionId, 'turn.queued', MAX_PROMPTS);
+    const previews = new Map(promptsIn(queued).map(({ turnId, preview }) => [turnId, preview]));
+    // A prompt is edited after it was queued.
+    for (let after = queued[0]?.seq ?? 0; ;) {
       const page = events.read(sessionId, { type: 'turn.edited', after, limit: PAGE_EVENTS });
       for (const { turnId, preview } of promptsIn(page))
         if (previews.has(turnId)) previews.set(turnId, preview);

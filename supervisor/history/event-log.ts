@@ -3,7 +3,7 @@ import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
 import type { SessionEvent } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { GENESIS_HASH, storedTypes } from '../../protocol/events.ts';
+import { type EventType, GENESIS_HASH, storedTypes } from '../../protocol/events.ts';
 import type { EventEntry } from '../../protocol/events.ts';
 import { Emitter } from '../base/emitter.ts';
 import { JsonSchema, count, json, parseRow, time } from '../store/columns.ts';
@@ -144,6 +144,17 @@ export class EventLog {
       events.push(toEvent(row));
     }
     return events;
+  }
+
+  /** The newest events of a type, at most `limit`, the oldest of them first. */
+  newest(sessionId: string, type: EventType, limit: number): SessionEvent[] {
+    const rows = this.#database.all(
+      `SELECT * FROM events WHERE sessionId = ? AND type IN (SELECT value FROM json_each(?)) ORDER BY seq DESC LIMIT ?`,
+      sessionId,
+      JSON.stringify(storedTypes(type)),
+      limit,
+    );
+    return rows.map(toEvent).reverse();
   }
 
   get(sessionId: string, seq: number): SessionEvent | null {
