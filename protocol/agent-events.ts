@@ -100,7 +100,7 @@ export const AGENT_EVENTS = {
     value: bounded(500),
     by: z.enum(['agent', 'person']),
   }),
-  /** A person has chosen a value of a setting. It is set with the next prompt; then `agent.option` says so. */
+  /** A person has chosen a value of a setting. It is set at once in a turn, else with the next prompt; then `agent.option` says so. */
   'agent.chosen': z.object({
     option: bounded(200),
     value: bounded(200),

@@ -126,7 +126,7 @@ export const REQUESTS = {
     result: z.object({ text: z.string(), isCut: z.boolean() }),
   },
   prompt: { params: z.object({ text: z.string().min(1).max(MAX_PROMPT) }), result: nothing },
-  /** Chooses the mode or the model of the agent, from the next prompt on. */
+  /** Chooses the mode or the model of the agent: at once in a turn, else from the next prompt on. */
   choose: { params: z.object({ what: picked, value: text }), result: nothing },
   /** Cancels the running turn. */
   stop: { params: nothing, result: nothing },

@@ -24,7 +24,8 @@ export function registerAgentSettings(registry: Registry, group: Command): void 
 
   const set = registry.command(group, {
     usage: 'set <session> <option> <value>',
-    description: 'choose a setting of the agent, such as its mode; it is set with the next prompt',
+    description:
+      'choose a setting of the agent, such as its mode; it is set at once in a turn, else with the next prompt',
     operands: ['session'],
     examples: ['holdfast session set coder/default mode plan'],
   });
@@ -32,7 +33,7 @@ export function registerAgentSettings(registry: Registry, group: Command): void 
     const { setting } = await context.call('agent/set', { session, option, value });
     if (context.json) await context.printJson({ setting });
     else {
-      const when = setting.chosen === null ? '' : ', with the next prompt';
+      const when = setting.chosen === null ? '' : ', as soon as the agent can take it';
       await context.print(
         `${sanitizeLine(setting.id)}: ${sanitizeLine(setting.chosen ?? setting.value)}${when}`,
       );

@@ -526,11 +526,18 @@ function createAgents(
       live.append(sessionId, turnId, message, role, text),
     handover: (sessionId, turnId) => handover.textFor(sessionId, { exceptTurn: turnId }),
     mustStartOver: (sessionId) => handover.mustStartOver(sessionId),
-    choicesOf: (sessionId) => agentChoices.of(sessionId),
+    wantedOf: (sessionId) => ({
+      model: records.peek(sessionId)?.model ?? null,
+      choices: agentChoices.of(sessionId),
+    }),
     answerTo: (id) => permissions.answerTo(id),
     isStill: (sessionId) => freezing.isFrozen(sessionId) || records.peek(sessionId)?.status === 'paused',
     version: program.info.version,
     log: log.child('agents'),
+  });
+  below.events.appended.on(({ sessionId, events }) => {
+    if (!events.some(({ type }) => type === 'agent.chosen' || type === 'session.updated')) return;
+    database.afterCommit(() => agentConversations.chosen(sessionId));
   });
   return { permissions, agentConversations, agentChoices, permissionRows: rows, egressRequests };
 }

@@ -61,7 +61,6 @@ export class AgentTurn {
         env,
         generation: session.generation,
         permissions: permissionsOf(profile),
-        model: session.model,
         outputLimit: profile.limits?.output ?? PROFILE_DEFAULTS.limits.output,
       },
     );

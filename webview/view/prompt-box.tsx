@@ -179,8 +179,8 @@ function Pickers({ model, isPossible }: { readonly model: PageModel; readonly is
       class="picker"
       value={value}
       disabled={!isPossible}
-      aria-label={`The agent's ${what}, from the next prompt on`}
-      title={`The agent's ${what}, from the next prompt on`}
+      aria-label={`The agent's ${what}`}
+      title={`The agent's ${what}`}
       onChange={({ currentTarget: box }) => {
         void model.ask('choose', { what, value: box.value }).then((isChosen) => {
           if (!isChosen) box.value = value;

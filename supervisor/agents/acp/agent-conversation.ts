@@ -13,7 +13,7 @@ import type { ConversationStore } from './conversation-store.ts';
 import type { LiveText } from './effects.ts';
 import { AcpMachine } from './machine.ts';
 import { UNREAD, agentEndedOutcome, failedOutcome } from './outcomes.ts';
-import { AcpStateSchema, type AgentTurnOutcome, type Choice, NO_CONVERSATION } from './state.ts';
+import { AcpStateSchema, type AgentTurnOutcome, NO_CONVERSATION, type Wanted } from './state.ts';
 
 const POLL_MS = 20_000;
 const RETRY_MS = { first: 50, most: 2000 } as const;
@@ -41,8 +41,8 @@ export interface AgentConversationOptions {
   readonly handover: (sessionId: string, turnId: string) => Promise<string | null>;
   /** The agent must begin a new conversation, even if it could load its last one. */
   readonly mustStartOver: (sessionId: string) => Promise<boolean>;
-  /** What people chose of the agent's settings, besides its model. */
-  readonly choicesOf: (sessionId: string) => readonly Choice[];
+  /** What people want of the agent's settings, as it is stored. */
+  readonly wantedOf: (sessionId: string) => Wanted;
   /** The answer that a person gave to a permission; null while it waits. */
   readonly answerTo: (permissionId: string) => PermissionOption | null;
   /** The sandbox is paused or frozen: nothing in it can answer. */
@@ -114,9 +114,10 @@ export class AgentConversation {
     const isResumed = this.#machine.state.turn?.id === turn.id;
     if (!isResumed) await this.#prepareProcess();
     if (!isResumed) {
-      const { model, outputLimit: limitBytes } = launch;
-      const choices = this.#options.choicesOf(this.sessionId).map((choice) => ({ ...choice }));
-      this.#machine.beginTurn({ id: turn.id, model, choices, limitBytes }, this.#options.now());
+      const { outputLimit: limitBytes } = launch;
+      const { model, choices } = this.#options.wantedOf(this.sessionId);
+      const begun = { id: turn.id, model, choices: [...choices], limitBytes };
+      this.#machine.beginTurn(begun, this.#options.now());
       this.#restarts = 0;
     }
     this.#steps.errors.beginTurn(turn.id, turn.errorBytes);
@@ -163,6 +164,13 @@ export class AgentConversation {
     this.#wakeUp();
   }
 
+  /** People have chosen one of the agent's settings, and the choice is stored. */
+  chosen(): void {
+    if (this.#run === null) return;
+    this.#machine.choose(this.#options.wantedOf(this.sessionId), this.#options.now());
+    this.#wakeUp();
+  }
+
   /** The protocol's cancel first; its process ends when that does not help. */
   async cancel(turnId: string): Promise<void> {
     if (this.#machine.state.turn?.id !== turnId) return;
@@ -193,7 +201,7 @@ export class AgentConversation {
     if (processId === null) return;
     // One that refused to begin, or was too late, never takes a prompt.
     const { stage, pending } = this.#machine.state.connection ?? { stage: null, pending: [] };
-    const isIdle = stage === 'ready' && pending.length === 0;
+    const isIdle = stage === 'ready' && pending.every(({ what }) => what === 'set');
     if (isOther || mustStartOver || !isIdle || !(await this.#process.isUsable(processId)))
       await this.#process.drop(processId);
   }
@@ -237,6 +245,7 @@ export class AgentConversation {
       const option = this.#options.answerTo(id);
       if (option !== null) this.#machine.answer(id, option);
     }
+    this.#machine.choose(this.#options.wantedOf(this.sessionId), this.#options.now());
   }
 
   /** One round: send, read, store. */

@@ -66,6 +66,11 @@ export class AgentConversations {
     this.#bySession.get(sessionId)?.answer(permissionId, option);
   }
 
+  /** What people want of the agent's settings has changed. It reaches a turn that runs; the next one begins with it. */
+  chosen(sessionId: string): void {
+    this.#bySession.get(sessionId)?.chosen();
+  }
+
   /** The session was deleted, after its last turn had ended. */
   forget(sessionId: string): void {
     this.#bySession.delete(sessionId);

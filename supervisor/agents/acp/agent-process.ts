@@ -21,7 +21,6 @@ export interface AgentLaunch {
   /** Of the sandbox in which it runs. */
   readonly generation: number;
   readonly permissions: Permissions;
-  readonly model: string | null;
   readonly outputLimit: number;
 }
 

@@ -9,7 +9,7 @@ import {
   isModel,
   settingsOf,
 } from './settings.ts';
-import type { AcpState, Connection, PendingRequest } from './state.ts';
+import type { AcpState, Connection, PendingRequest, Wanted } from './state.ts';
 import { OpenedSchema, type Update } from './wire.ts';
 
 /** The settings of the agent: set as the session wants them, and reported as they are. */
@@ -30,7 +30,7 @@ export class AgentSettings {
    */
   apply(connection: Connection, now: number): void {
     connection.stage = 'setting';
-    const { turn, conversationId, kept, taken } = this.#state;
+    const { turn, kept, taken } = this.#state;
     const isNew = connection.how === 'new';
     const wanted = new Map(isNew || connection.how === 'warm' ? [] : Object.entries(kept));
     for (const { option, value, revision } of turn?.choices ?? [])
@@ -43,13 +43,56 @@ export class AgentSettings {
     }
     for (const setting of connection.settings) {
       const value = wanted.get(setting.id);
-      if (value === undefined || value === setting.value || conversationId === null) continue;
-      const request =
-        setting.via === 'mode'
-          ? requests.setMode(conversationId, value)
-          : requests.setOption(conversationId, setting.id, value);
-      this.#outbox.request(connection, 'set', request, now, { id: setting.id, value });
+      if (value !== undefined && value !== setting.value)
+        this.#request(connection, setting, value, null, now);
     }
+    this.proceed(connection);
+  }
+
+  /**
+   * People have chosen while the turn runs: the agent is asked at once, where it has a conversation, and is not asked twice for the
+   * same choice. Before that, `apply` asks. What it has is no reason not to ask: an earlier choice may be on its way to it.
+   */
+  choose({ model, choices }: Wanted, now: number): void {
+    const { connection, turn } = this.#state;
+    if (turn?.outcome !== null) return;
+    const known = new Map(turn.choices.map(({ option, revision }) => [option, revision]));
+    const later = choices.filter(({ option, revision }) => known.get(option) !== revision);
+    const isOtherModel = model !== null && model !== turn.model;
+    turn.choices = choices.map((choice) => ({ ...choice }));
+    if (isOtherModel) turn.model = model;
+    if (connection?.stage !== 'setting' && connection?.stage !== 'ready') return;
+    for (const { option, value, revision } of later) {
+      const setting = connection.settings.find(({ id }) => id === option);
+      if (setting !== undefined) this.#request(connection, setting, value, revision, now);
+    }
+    if (!isOtherModel) return;
+    const models = connection.settings.find(isModel);
+    const value = models === undefined ? undefined : findValue(models, model);
+    if (models !== undefined && value !== undefined) this.#request(connection, models, value, null, now);
+    else this.#outbox.notice('model_unavailable', describeMissingModel(model, models), true);
+  }
+
+  #request(
+    connection: Connection,
+    { id, via }: Setting,
+    value: string,
+    revision: number | null,
+    now: number,
+  ): void {
+    const { conversationId } = this.#state;
+    if (conversationId === null) return;
+    const request =
+      via === 'mode'
+        ? requests.setMode(conversationId, value)
+        : requests.setOption(conversationId, id, value);
+    this.#outbox.request(connection, 'set', request, now, { id, value, revision });
+  }
+
+  /** The agent has answered what it was asked to set, or is not waited for any longer: it is not asked for this choice again. */
+  settle(connection: Connection, { setting }: PendingRequest): void {
+    if (connection.stage === 'ready' && setting !== null && setting.revision !== null)
+      this.#state.taken[setting.id] = setting.revision;
     this.proceed(connection);
   }
 

@@ -54,7 +54,7 @@ export class Answers {
           const { id: setting = '', value = '' } = pending.setting ?? {};
           this.#noticeRefused(`The agent does not set ${setting} to ${value}: ${failure.message}`);
         }
-        settings.proceed(connection);
+        settings.settle(connection, pending);
         return;
       case 'prompt':
         this.#onPrompt(result, failure);
@@ -63,8 +63,9 @@ export class Answers {
   }
 
   /** The agent has not answered this request, and no longer needs to. */
-  onLate(connection: Connection, { what, setting }: PendingRequest, now: number): void {
+  onLate(connection: Connection, pending: PendingRequest, now: number): void {
     const { settings, opening, end } = this.#options;
+    const { what, setting } = pending;
     switch (what) {
       case 'load':
       case 'resume':
@@ -72,7 +73,7 @@ export class Answers {
         return;
       case 'set':
         this.#noticeRefused(`The agent did not answer when ${setting?.id ?? ''} was set`);
-        settings.proceed(connection);
+        settings.settle(connection, pending);
         return;
       case 'initialize':
       case 'new':

@@ -9,7 +9,7 @@ import { Opening } from './opening.ts';
 import { Outbox, DEADLINES_MS, deadlineOf } from './outbox.ts';
 import { CANCELLED } from './outcomes.ts';
 import * as requests from './requests.ts';
-import type { AcpState, AgentTurn, AgentTurnOutcome, Connection } from './state.ts';
+import type { AcpState, AgentTurn, AgentTurnOutcome, Connection, Wanted } from './state.ts';
 import { TurnContent } from './turn-content.ts';
 import { WaitingPermissions } from './waiting-permissions.ts';
 import {
@@ -160,6 +160,8 @@ export class AcpMachine {
   /** Its process is gone. `outcome`: of the turn, if it cannot go on with another process. */
   processEnded(outcome: AgentTurnOutcome | null): void {
     this.#outbox.dropLines();
+    // What it was set to last counts for the next process.
+    this.#settings.report();
     this.#settings.keepOffered();
     this.state.connection = null;
     const { turn } = this.state;
@@ -207,6 +209,11 @@ export class AcpMachine {
   /** A person answered. The row and the event are stored by whoever took the answer. */
   answer(permissionId: string, option: PermissionOption): void {
     this.#permissions.answer(permissionId, option);
+  }
+
+  /** What people want of the agent's settings has changed: it reaches the agent while its turn runs. */
+  choose(wanted: Wanted, now: number): void {
+    this.#settings.choose(wanted, now);
   }
 
   tick(now: number): void {

@@ -27,7 +27,14 @@ const PendingRequestSchema = z.object({
   /** When it is given up, ms since 1970; null: never. */
   deadline: time.nullable(),
   /** For `set`: the setting and its new value. */
-  setting: z.object({ id: z.string(), value: z.string() }).nullable(),
+  setting: z
+    .object({
+      id: z.string(),
+      value: z.string(),
+      /** Of the choice that it answers to; null: it is set for another reason, or the choices of the turn count as a whole. */
+      revision: count.nullable().default(null),
+    })
+    .nullable(),
 });
 export type PendingRequest = z.infer<typeof PendingRequestSchema>;
 
@@ -70,6 +77,13 @@ export type AgentTurnOutcome = z.infer<typeof AgentTurnOutcomeSchema>;
 /** A person's choice of a setting. A higher revision is a later choice. */
 const ChoiceSchema = z.object({ option: z.string(), value: z.string(), revision: count });
 export type Choice = z.infer<typeof ChoiceSchema>;
+
+/** What people want of the agent's settings. */
+export interface Wanted {
+  /** The model of the session; null: the agent's own. */
+  readonly model: string | null;
+  readonly choices: readonly Choice[];
+}
 
 const AgentTurnSchema = z.object({
   id: z.string(),

@@ -154,6 +154,65 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     expect((await given.events.verify(SESSION)).ok).toBe(true);
   });
 
+  test('a choice reaches the agent while its turn runs, over a restart too, and once', async () => {
+    for (const flags of [['--load'], ['--load', '--modes']] as const) {
+      const given = givenConversation({ flags });
+      await given.outcome(await given.prompt('say hello'));
+      const mode = () => given.choices.list(SESSION).settings.find(({ id }) => id === 'mode');
+      const turn = await given.prompt('permission one', 'model', 'permission two', 'model', 'mode default');
+      const allow = async () => {
+        await until(() => given.waitingPermissions().length === 1);
+        given.permissions.answer(given.waitingPermissions()[0]?.id ?? '', 'allow_once', 'cli', undefined);
+      };
+      await until(() => given.waitingPermissions().length === 1);
+      given.choices.set(SESSION, 'mode', 'plan', 'cli');
+      await until(() => mode()?.value === 'plan' && mode()?.chosen === null);
+      await allow();
+      await until(() => given.waitingPermissions()[0]?.title === 'Run two');
+      expect(given.said(turn)).toContain('small/plan');
+
+      // Chosen while no supervisor reads: the next one asks the agent.
+      await given.conversations.detach();
+      given.choices.set(SESSION, 'mode', 'default', 'cli');
+      await given.restart();
+      await given.resume(turn);
+      await until(() => mode()?.value === 'default' && mode()?.chosen === null);
+      given.choices.set(SESSION, 'mode', 'plan', 'cli');
+      await until(() => mode()?.value === 'plan');
+      await allow();
+      expect(await given.outcome(turn)).toEqual({ status: 'succeeded', error: null });
+      expect(given.said(turn)).toMatch(/small\/plan.*small\/plan/s);
+      expect(given.notices(turn)).toEqual([]);
+
+      // The agent has left the mode itself since: that counts, and it is loaded with it.
+      const third = await given.prompt('model');
+      await given.outcome(third);
+      await given.replaceSandbox();
+      const fourth = await given.prompt('model');
+      await given.outcome(fourth);
+      expect([given.said(third), given.said(fourth)]).toEqual(['small/default', 'small/default']);
+      expect((await given.events.verify(SESSION)).ok).toBe(true);
+    }
+  });
+
+  test('a model is chosen while a turn runs; an agent that dies before it answers is asked again', async () => {
+    const given = givenConversation({ flags: ['--load'] });
+    await given.outcome(await given.prompt('say hello'));
+    const turn = await given.prompt('permission one', 'model', 'permission two', 'die 3');
+    await until(() => given.waitingPermissions().length === 1);
+    given.choices.set(SESSION, 'model', 'large', 'cli');
+    await until(() => given.choices.list(SESSION).settings[0]?.value === 'large');
+    given.permissions.answer(given.waitingPermissions()[0]?.id ?? '', 'allow_once', 'cli', undefined);
+    await until(() => given.waitingPermissions()[0]?.title === 'Run two');
+    expect(given.said(turn)).toContain('large/default');
+    given.permissions.answer(given.waitingPermissions()[0]?.id ?? '', 'allow_once', 'cli', undefined);
+    given.choices.set(SESSION, 'mode', 'plan', 'cli');
+    expect((await given.outcome(turn)).status).toBe('failed');
+    const next = await given.prompt('model');
+    await given.outcome(next);
+    expect(given.said(next)).toContain('large/plan');
+  });
+
   test('an agent that begins a new conversation is set to what was chosen', async () => {
     const given = givenConversation();
     await given.outcome(await given.prompt('say hello'));

@@ -193,7 +193,7 @@ describe('for people', () => {
     expect(stdout).toMatch(/^SETTING +VALUE +VALUES\nmode +ask\S* +ask, plan\n$/);
     expect(stdout).not.toContain('\u001b');
     const set = ['session', 'set', 'a', 'mode', 'plan'];
-    expect((await runToEnd(set, { home })).stdout).toBe('mode: plan, with the next prompt\n');
+    expect((await runToEnd(set, { home })).stdout).toBe('mode: plan, as soon as the agent can take it\n');
     expect(requests.at(-1)?.params).toEqual({ session: 'a', option: 'mode', value: 'plan' });
     expect(JSON.parse((await runToEnd([...set, '--json'], { home })).stdout)).toEqual({ setting });
   });
