@@ -26,6 +26,7 @@ import { FILES_METHODS } from './files.ts';
 import { HOST_METHODS, HOST_NOTIFICATIONS } from './host.ts';
 import { HANDOFF_METHODS } from './handoff.ts';
 import { HomeIdSchema, SnapshotIdSchema } from './ids.ts';
+import { BLAME_METHODS } from './blame.ts';
 import { CHECK_METHODS, CHECK_NOTIFICATIONS } from './checks.ts';
 import { MANIFEST_METHODS } from './manifest.ts';
 import { MEMORY_METHODS } from './memory.ts';
@@ -478,6 +479,7 @@ export const METHODS = {
   ...SNAPSHOT_METHODS,
   ...REVIEW_METHODS,
   ...REVIEW_COMMENT_METHODS,
+  ...BLAME_METHODS,
   ...HANDOFF_METHODS,
   ...MANIFEST_METHODS,
   ...CHECK_METHODS,

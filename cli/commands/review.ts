@@ -15,6 +15,7 @@ import type { Registry } from '../registry.ts';
 import { formatReviewCounts, formatReviewFiles } from '../render/review.ts';
 import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
 import { parseWorkspacePath } from '../workspace-path.ts';
+import { registerReviewBlame } from './review-blame.ts';
 import { registerReviewComment } from './review-comment.ts';
 import { registerReviewDiff } from './review-diff.ts';
 
@@ -55,6 +56,7 @@ export function registerReview(registry: Registry): void {
   for (const verdict of ['accept', 'reject'] as const) registerDecide(registry, review, verdict);
   registerUndo(registry, review);
   registerReviewComment(registry, review);
+  registerReviewBlame(registry, review);
 }
 
 function registerDecide(registry: Registry, review: ReturnType<Registry['group']>, verdict: Verdict): void {

@@ -68,6 +68,8 @@ import { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
 import { SnapshotService } from '../snapshots/snapshot-service.ts';
 import { LineageStores } from '../snapshots/store/lineage-stores.ts';
 import { TurnSnapshots } from '../snapshots/turn-snapshots.ts';
+import { Blames } from '../reviews/blame/blames.ts';
+import { readLiveFile } from '../reviews/blame/live-file.ts';
 import { CheckTrees } from '../reviews/check-trees.ts';
 import { ReviewComments } from '../reviews/review-comments.ts';
 import { ReviewDelivery } from '../reviews/review-delivery.ts';
@@ -763,7 +765,13 @@ function createReviews(
   });
   const reviewDelivery = new ReviewDelivery({ ...own, reviews });
   const checkTrees = new CheckTrees({ reviews, trees });
-  return { reviews, reviewDecisions, reviewDelivery, reviewComments, checkTrees, reviewTexts: texts };
+  const blames = new Blames({
+    ...own,
+    texts,
+    trees,
+    readLive: (sessionId, path, signal) => readLiveFile(filesConnections, sessionId, path, signal),
+  });
+  return { reviews, reviewDecisions, reviewDelivery, reviewComments, checkTrees, blames, reviewTexts: texts };
 }
 
 function createProfiles(below: Storage & Network & SessionLayer, program: Program, log: Log) {

@@ -2,6 +2,7 @@ import { lstat, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { BlameSchema } from '../../protocol/blame.ts';
 import { CheckResultSchema } from '../../protocol/checks.ts';
 import { HunkSchema, ReviewFileSchema, ReviewSchema } from '../../protocol/review.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
@@ -132,6 +133,29 @@ describe('reviewing what an agent did through its shell', () => {
     expect(await home.runOk(['review', 'comment', 'main'])).toContain(`sent with ${turnId}`);
     const again = await home.run(['review', 'comment', 'main', '--send']);
     expect([again.code, again.stderr]).toEqual([1, expect.stringMatching(/^error not_found: /)]);
+  });
+
+  test('says which turn changed a line last, through its shell, and which lines are the person’s', async () => {
+    await home.runOk(['prompt', 'main', 'printf "a\\nb\\n" > told']);
+    await home.runOk(['snapshot', 'create', 'main']);
+    await writeFile(inside('told'), 'a\nB\n');
+    const blame = BlameSchema.omit({ nextLine: true }).parse(
+      await home.runJson(['review', 'blame', 'main', 'told']),
+    );
+    expect(blame).toMatchObject({
+      lines: 2,
+      ranges: [
+        { start: 0, end: 1, origin: 0 },
+        { start: 1, end: 2, origin: 1 },
+      ],
+      origins: [
+        { kind: 'turn', turns: [{ prompt: 'printf "a\\nb\\n" > told' }] },
+        { kind: 'person', turns: [], to: null },
+      ],
+    });
+    const text = await home.runOk(['review', 'blame', 'main', 'told']);
+    expect(text).toMatch(/^\S.* printf .* 1│ a\nyou +2│ B\n/);
+    expect(await home.runOk(['review', 'blame', 'main', 'told:1'])).toMatch(/^told:1 {2}turn-\w{16}/);
   });
 
   test('checks judge the workspace, or exactly what was accepted in a sandbox that leaves nothing behind', async () => {

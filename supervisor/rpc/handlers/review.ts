@@ -1,3 +1,4 @@
+import type { BLAME_METHODS } from '../../../protocol/blame.ts';
 import type { REVIEW_COMMENT_METHODS } from '../../../protocol/review-comments.ts';
 import type { REVIEW_METHODS } from '../../../protocol/review.ts';
 import {
@@ -6,6 +7,7 @@ import {
   type Progress,
   withBytes,
 } from '../../../protocol/wire/shapes.ts';
+import type { Blames } from '../../reviews/blame/blames.ts';
 import type { ReviewComments } from '../../reviews/review-comments.ts';
 import type { ReviewDecisions } from '../../reviews/review-decisions.ts';
 import type { Reviews } from '../../reviews/reviews.ts';
@@ -15,6 +17,7 @@ export interface ReviewHandlersOptions {
   readonly reviews: Reviews;
   readonly reviewDecisions: ReviewDecisions;
   readonly reviewComments: ReviewComments;
+  readonly blames: Blames;
   /** Errors: `not_found`, `ambiguous_name`. */
   readonly findSession: (reference: string) => SessionRow;
 }
@@ -24,8 +27,12 @@ export function reviewHandlers<P>({
   reviews,
   reviewDecisions,
   reviewComments,
+  blames,
   findSession,
-}: ReviewHandlersOptions): Handlers<typeof REVIEW_METHODS & typeof REVIEW_COMMENT_METHODS, P> {
+}: ReviewHandlersOptions): Handlers<
+  typeof REVIEW_METHODS & typeof REVIEW_COMMENT_METHODS & typeof BLAME_METHODS,
+  P
+> {
   const callOptions = ({ signal, progress }: HandlerContext<P>) => ({
     signal,
     onProgress: ({ stage, done, of, unit }: Progress) =>
@@ -60,6 +67,7 @@ export function reviewHandlers<P>({
     'review/uncomment': ({ session, comment }) => ({
       removed: reviewComments.remove(findSession(session), comment),
     }),
+    'review/blame': ({ session, ...asked }, { signal }) => blames.blame(findSession(session), asked, signal),
     'review/send': ({ session }, { signal }) => reviewComments.send(findSession(session), signal),
   };
 }

@@ -63,6 +63,7 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
   ['review reject', '<session> [paths...]', '--all'],
   ['review undo', '<session>'],
   ['review comment', '<session> [place] [text]', '--side', '--send', '--remove'],
+  ['review blame', '<session> <file>'],
   ['check', '<session> [name]', '--accepted', '--list'],
   ['policy show', '<session>'],
   ['policy allow', '<session> <host>'],

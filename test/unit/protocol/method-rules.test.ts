@@ -56,6 +56,7 @@ const READING: readonly MethodName[] = [
   'manifest/show',
   'manifest/key',
   'check/list',
+  'review/blame',
   'review/comments',
 ];
 
