@@ -19,6 +19,7 @@ export function benchSession(n: number): SessionRow {
     generation: 3,
     homeGeneration: 3,
     codeVersion: 2,
+    image: null,
     createdAt: 1_700_000_000_000 + n,
     lastActiveAt: 1_700_000_000_000 + ((n * 7919) % 1009),
     statusSince: 1_700_000_000_000,

@@ -34,7 +34,7 @@ import { ProfileNameSchema } from './profile.ts';
 import { SECRET_METHODS } from './secrets.ts';
 import { REVIEW_COMMENT_METHODS } from './review-comments.ts';
 import { REVIEW_METHODS } from './review.ts';
-import { SETUP_METHODS } from './setup.ts';
+import { SETUP_METHODS, SETUP_NOTIFICATIONS } from './setup.ts';
 import { SEARCH_METHODS, SEARCH_NOTIFICATIONS } from './search.ts';
 import {
   ResumeSourceSchema,
@@ -506,6 +506,7 @@ export const NOTIFICATIONS = {
   ...WATCH_NOTIFICATIONS,
   ...SEARCH_NOTIFICATIONS,
   ...CHECK_NOTIFICATIONS,
+  ...SETUP_NOTIFICATIONS,
   progress: PEER_NOTIFICATIONS.progress,
 } as const satisfies Record<string, { params: z.ZodType; bytes?: 'params' }>;
 

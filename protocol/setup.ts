@@ -60,7 +60,7 @@ export const SETUP_TIMEOUT_MS = 10 * 60_000;
 export const SETUP_LOG_BYTES = 1024 * 1024;
 
 /**
- * `running`: its container works. `done`: the prepared image exists. `failed`, `cancelled`: there is no image; deploy again.
+ * `running`: its container works. `done`: the prepared image exists. `failed`, `cancelled`: there is no image; run it again.
  * `removed`: there was an image, and it was collected.
  */
 export const SETUP_STATES = ['running', 'done', 'failed', 'cancelled', 'removed'] as const;
@@ -88,6 +88,17 @@ export type SetupStatus = z.infer<typeof SetupStatusSchema>;
 const profile = z.object({ profile: ProfileNameSchema });
 
 export const SETUP_METHODS = {
+  /**
+   * Runs the setup of a profile again, also when it succeeded before, and answers when it has ended; it ends with the request. New
+   * sandboxes start from its image. What its log keeps also comes as `setup/output` under the name `output`, which the client
+   * chooses. Errors: `not_found`, `invalid_state` without a setup, `setup_failed`, `timeout`, `cancelled`.
+   */
+  'setup/run': {
+    params: profile.extend({ output: z.string().min(1).max(64).optional() }),
+    result: z.object({ setup: SetupStatusSchema }),
+    repeat: 'never',
+    whenDamaged: 'refused',
+  },
   /** The setups of a profile that are known, the newest first. */
   'setup/status': {
     params: profile,
@@ -106,4 +117,9 @@ export const SETUP_METHODS = {
     repeat: 'safe',
     whenDamaged: 'refused',
   },
+} as const;
+
+/** supervisor → client. Part of NOTIFICATIONS. */
+export const SETUP_NOTIFICATIONS = {
+  'setup/output': { params: z.object({ output: z.string().max(64) }), bytes: 'params' },
 } as const;

@@ -1,11 +1,16 @@
+import { randomUUID } from 'node:crypto';
+import type { Command } from 'commander';
 import type { SetupStatus } from '../../protocol/setup.ts';
+import type { Context } from '../context.ts';
 import type { Registry } from '../registry.ts';
 import { formatRelativeTime, formatSize } from '../render/quantity.ts';
 import { formatTable } from '../render/table.ts';
 import { sanitizeLines } from '../render/text.ts';
 
 export function registerSetup(registry: Registry): void {
-  const group = registry.group('setup', 'see how the images of profiles were prepared');
+  const group = registry.group('setup', 'prepare the images of profiles, and see how it went');
+
+  registerRun(registry, group);
 
   const status = registry.command(group, {
     usage: 'status <profile>',
@@ -61,5 +66,46 @@ export function registerSetup(registry: Registry): void {
     else await context.print(sanitizeLines(text));
     return undefined;
   });
-  registry.registerUnavailable(group, ['run']);
+}
+
+function registerRun(registry: Registry, group: Command): void {
+  const run = registry.command(group, {
+    usage: 'run <profile>',
+    description: 'run the setup of a profile again; its sandboxes then start from the new image',
+    operands: ['profile'],
+    examples: ['holdfast setup run coder'],
+  });
+  registry.setAction(run, async (context, _options: object, profile: string) => {
+    const setup = await runSetup(context, profile);
+    if (context.json) await context.printJson({ setup });
+    else {
+      const size = setup.bytes === null ? '' : ` (${formatSize(setup.bytes)} more than its base)`;
+      await context.print(`${context.style.bold(profile)} starts from ${setup.image ?? ''}${size}`);
+    }
+    return undefined;
+  });
+}
+
+/** Shows the output while it runs, on standard error, so that standard output has the result alone. */
+async function runSetup(context: Context, profile: string): Promise<SetupStatus> {
+  const output = randomUUID();
+  const peer = await context.client().peer();
+  const decoder = new TextDecoder();
+  let writing = Promise.resolve();
+  const stop = peer.onNotification('setup/output', (params, bytes) => {
+    if (params.output !== output || context.json) return;
+    // No more comes than a log keeps. What is installed decides what is printed.
+    const text = sanitizeLines(decoder.decode(bytes, { stream: true }));
+    context.progress.hide();
+    writing = writing.then(() => context.stderr.write(text)).then(() => undefined);
+    writing.catch(() => undefined);
+  });
+  try {
+    const stage = `Running the setup of ${profile}`;
+    const { setup } = await context.call('setup/run', { profile, output }, { stage });
+    await writing;
+    return setup;
+  } finally {
+    stop();
+  }
 }

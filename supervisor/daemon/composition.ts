@@ -115,6 +115,7 @@ import { Seeding } from '../workspace/seeding.ts';
 import type { SidecarAccess } from '../workspace/sidecar-access.ts';
 import { StorageLimitGroup } from '../workspace/storage-limit-group.ts';
 import { StorageLimits } from '../workspace/storage-limits.ts';
+import { SidecarClient } from '../workspace/sidecar-client.ts';
 import {
   homeLimitError,
   runDirectoryLimit,
@@ -126,6 +127,8 @@ import { SessionRuntime } from './session-runtime.ts';
 
 /** How long turns may take to end when their session is stopped or deleted. */
 const DRAIN_TURNS_MS = 30_000;
+/** How long the first sandbox of a prepared image may take until it accepts requests. */
+const SETUP_READY_MS = 30_000;
 
 /** Every object that needs the database. */
 export type Services = ReturnType<typeof openServices>;
@@ -295,6 +298,14 @@ function createNetwork(storage: Storage, log: Log) {
     ...{ policies, egress },
     rows: new SetupRows(database),
     owner: () => sandboxOwner(engine, () => storage.sessions.allocateUid()),
+    takesRequests: async (id) => {
+      const client = await SidecarClient.connect(() => engine.dial(id), id);
+      try {
+        return await client.agentReady(SETUP_READY_MS);
+      } finally {
+        client.close();
+      }
+    },
     log: log.child('setup'),
   });
   return { policies, egress, egressRules, setups };

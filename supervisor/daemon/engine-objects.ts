@@ -2,8 +2,8 @@ import type { Garbage } from '../../protocol/entities.ts';
 import type { Engine, ObservedObject } from '../engine/port.ts';
 
 /**
- * Removes every container, volume and prepared image of this home. Containers first: a volume in use cannot be removed. An image that
- * somebody's own container uses stays, and is reported.
+ * Removes every container, volume and prepared image of this home. Containers first: a volume in use cannot be removed. Images are
+ * listed last, because one that was just being stored appears late. An image that somebody's own container uses stays, and is reported.
  */
 export async function removeEngineObjects(
   engine: Engine,
@@ -16,14 +16,14 @@ export async function removeEngineObjects(
   for (const object of containers.filter(({ sessionId }) => sessionId === null))
     await engine.removeObject(object);
   const others = (await engine.observe()).filter(({ kind }) => kind !== 'container');
-  const removed = [...containers];
-  for (const object of others) {
+  for (const object of others) await engine.removeObject(object);
+  const removed = [...containers, ...others];
+  for (const image of await engine.observeImages()) {
     try {
-      await engine.removeObject(object);
-      removed.push(object);
+      await engine.removeObject(image);
+      removed.push(image);
     } catch (error) {
-      if (object.kind !== 'image') throw error;
-      reportKept(object, error);
+      reportKept(image, error);
     }
   }
   return removed.map((object) => describeGarbage(object, 'purged'));

@@ -42,14 +42,16 @@ export class GarbageCollector {
   async collect(dryRun: boolean): Promise<Collected> {
     const { maintenance } = this.#services;
     let observed: readonly ObservedObject[];
+    let images: readonly ObservedObject[];
     try {
-      observed = await this.#services.engine.observe();
+      const { engine } = this.#services;
+      [observed, images] = await Promise.all([engine.observe(), engine.observeImages()]);
     } catch (error) {
       throw onlySnapshotsCollected(error, await maintenance.collect(dryRun), dryRun);
     }
     const candidates = [
       ...this.#onEngine(observed),
-      ...this.#preparedImages(observed),
+      ...this.#preparedImages(images),
       ...(await this.#runs(observed)),
       ...(await this.#workspaces()),
       ...(await this.#deploys()),
@@ -77,8 +79,8 @@ export class GarbageCollector {
       const { sessionId, role } = object;
       // Volumes of code and programs are removed with their version; a workspace is never removed here.
       if (role === 'code' || role === 'runtime') return [];
-      // Prepared images have a rule of their own, and a running setup its containers.
-      if (role === 'prepared' || (sessionId !== null && setups.isRunning(sessionId))) return [];
+      // A running setup has its containers.
+      if (sessionId !== null && setups.isRunning(sessionId)) return [];
       if (role === 'workspace' || role === 'home') {
         if (sessionId !== null && this.#isPresent(sessionId)) return [];
         return [
@@ -106,11 +108,10 @@ export class GarbageCollector {
   }
 
   /** Of a running deploy, the image may be prepared and the profile not recorded yet. */
-  #preparedImages(observed: readonly ObservedObject[]): Candidate[] {
+  #preparedImages(images: readonly ObservedObject[]): Candidate[] {
     const { engine, setups, operations } = this.#services;
     const isDeploying = (): boolean => operations.pending().some(({ kind }) => kind === 'profile/deploy');
     if (isDeploying()) return [];
-    const images = observed.filter(({ kind }) => kind === 'image');
     const listed = images.flatMap((object) =>
       object.sessionId === null ? [] : [{ reference: object.name, setupId: object.sessionId, object }],
     );

@@ -77,7 +77,7 @@ export function createHandlers(
 
     ...policyHandlers<ClientPeer>({ policies, egress, sessionId }),
     ...secretHandlers<ClientPeer>(services.secrets),
-    ...setupHandlers<ClientPeer>(services.setups),
+    ...setupHandlers<ClientPeer>({ setups: services.setups, profiles: profileService }),
     ...withStorageLimits(
       filesHandlers<ClientPeer>({
         connections: filesConnections,

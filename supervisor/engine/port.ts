@@ -47,7 +47,7 @@ export interface Engine {
 
   /**
    * Makes an image: runs the steps in a container of their own and keeps what they leave. The sidecar of `spec.sandbox` has to run,
-   * and stays. Nothing else remains of it; after a crash `removeSandbox` removes the container, and `observe` lists the image.
+   * and stays. Nothing else remains of it; after a crash `removeSandbox` removes the container, and `observeImages` lists the image.
    * Errors: `setup_failed`, the reason of the signal.
    */
   prepare(spec: PrepareSpec, io: PrepareIo): Promise<PreparedImage>;
@@ -71,10 +71,12 @@ export interface Engine {
   publishCode(profile: string, version: number, directory: string): Promise<void>;
   removeCode(profile: string, version: number): Promise<void>;
 
-  /** Lists every object of this home on the engine, in any state. */
+  /** Lists every container and volume of this home on the engine, in any state. */
   observe(): Promise<ObservedObject[]>;
+  /** Lists the prepared images of this home. An engine with many images takes long. */
+  observeImages(): Promise<ObservedObject[]>;
   observeSession(sessionId: string): Promise<ObservedSandbox>;
-  /** Removes an object that `observe` listed and that no session, profile or operation uses. */
+  /** Removes an object that `observe` or `observeImages` listed and that no session, profile or operation uses. */
   removeObject(object: ObservedObject): Promise<void>;
   /**
    * Reports a change of one session, or of any session (null, after a reconnect: observe again). Returns the
@@ -157,6 +159,7 @@ export interface SandboxSpec {
   readonly uid: number;
   readonly gid: number;
   readonly workspace: WorkspaceSpec;
+  /** Version 0 has no code: nothing is mounted as `/agent`. */
   readonly code: { readonly profile: string; readonly version: number };
   readonly env: Readonly<Record<string, string>>;
   readonly limits: { readonly memoryBytes: number; readonly cpus: number; readonly pids: number };

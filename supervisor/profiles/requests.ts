@@ -30,7 +30,7 @@ export interface ProfileServiceOptions {
   /** An undeploy frees space, so its writes must succeed on a full disk. */
   readonly reserve: Pick<DiskReserve, 'retryOnFullDisk'>;
   /** Prepares the image of a profile with a setup. */
-  readonly setups: Pick<Setups, 'ensureImage' | 'recover' | 'prune'>;
+  readonly setups: Pick<Setups, 'ensureImage' | 'runAgain' | 'recover' | 'prune'>;
   readonly log: Log;
   /** The image of profiles without `image`. */
   readonly defaultImage: string;

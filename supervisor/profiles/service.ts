@@ -6,7 +6,8 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { Params, Result } from '../../protocol/methods.ts';
 import { seedOf } from '../../protocol/profile.ts';
 import { DEPLOY, type DeployRequest, Deploys } from './deploys.ts';
-import type { ProfileServiceOptions } from './requests.ts';
+import { requireImage } from './images.ts';
+import { toFailure, type ProfileServiceOptions } from './requests.ts';
 import { requireEngine } from './requirements.ts';
 import { readSourceRecord } from './source-record.ts';
 import { summarize } from './summary.ts';
@@ -78,6 +79,35 @@ export class ProfileService {
         this.#options.log.warn('cannot remove an upload; the next start tries again', { error });
       });
     }
+  }
+
+  /**
+   * Runs the setup of a profile again; its sandboxes start from the new image. The id of the setup. A session with active work keeps
+   * its sandbox until that ends. Errors: `not_found`, and those of `Setups.runAgain` and `requireImage`.
+   */
+  async runSetup(
+    name: string,
+    request: Pick<DeployRequest, 'reportProgress' | 'signal'> & {
+      readonly onOutput: (bytes: Buffer) => void;
+    },
+  ): Promise<string> {
+    const { engine, profiles, setups, defaultImage } = this.#options;
+    const { reportProgress, signal } = request;
+    return await this.#mutex.run(name, async () => {
+      try {
+        signal.throwIfAborted();
+        const { config: profile } = profiles.getOrThrow(name);
+        await requireEngine(engine, profile);
+        const image = profile.image ?? defaultImage;
+        await requireImage(engine.images, image, profile.image === undefined, reportProgress, signal);
+        return await setups.runAgain({
+          ...{ profile, image, ...request },
+          recordUse: (made) => profiles.upsert({ ...profiles.getOrThrow(name), image: made }),
+        });
+      } catch (error) {
+        throw toFailure(error);
+      }
+    });
   }
 
   /** Where a version comes from, and how its files relate to that commit. Errors: `not_found`, `invalid_params`. */

@@ -9,11 +9,15 @@ export interface DispatchRecord {
   readonly generation: number;
   /** Version of the code that the last sandbox was started with. */
   readonly codeVersion: number | null;
+  /** Image that it was started from; null if that was not recorded. */
+  readonly image: string | null;
 }
 
 export interface DispatchWanted {
   /** The profile's current version. */
   readonly codeVersion: number;
+  /** The profile's current image: a setup that ran again made another. */
+  readonly image: string;
   /** Turns, execs and terminals that are active in the sandbox now. */
   readonly activeWork: number;
 }
@@ -43,9 +47,9 @@ export interface Plan {
  *
  * | agent container | case |
  * |---|---|
- * | running, with current code or active work | reuse |
- * | paused, with current code or active work | unpause |
- * | running or paused, with older code and no active work | replaced: reattach, or fresh for an ephemeral session |
+ * | running, with current code and image, or active work | reuse |
+ * | paused, with current code and image, or active work | unpause |
+ * | running or paused, with older code or image, and no active work | replaced: reattach, or fresh for an ephemeral session |
  * | none, and there never was one | create |
  * | none, session persistent and expired | resurrect |
  * | none, session persistent | reattach |
@@ -61,8 +65,9 @@ export function planDispatch(
   const sidecar: Step[] = isSidecarRunning ? [] : [{ do: 'start-sidecar' }];
 
   if (agent !== null) {
-    const isCodeCurrent = record.codeVersion === wanted.codeVersion;
-    if (isCodeCurrent || wanted.activeWork > 0) {
+    const isImageCurrent = record.image === null || record.image === wanted.image;
+    const isCurrent = record.codeVersion === wanted.codeVersion && isImageCurrent;
+    if (isCurrent || wanted.activeWork > 0) {
       return agent.state === 'paused'
         ? { case: 'unpause', reused: true, steps: [{ do: 'thaw' }, ...sidecar] }
         : { case: 'reuse', reused: true, steps: sidecar };

@@ -129,7 +129,11 @@ export class Lifecycle {
       forWork === undefined
         ? this.#activeWork.count(sessionId)
         : this.#activeWork.countOthers(sessionId, forWork);
-    const plan = planDispatch(row, observed, { codeVersion: profile.version, activeWork });
+    const plan = planDispatch(row, observed, {
+      codeVersion: profile.version,
+      image: profile.image,
+      activeWork,
+    });
     const started = await this.#carryOut(plan, row, profile, observed);
     const client = await this.#sidecars.get(sessionId);
     // The agent's container runs, and no process of the agent: those start with the turn.
@@ -233,9 +237,12 @@ export class Lifecycle {
     if (agent === null) return row;
     await this.#engine.stopAgent(row.id, STOP_GRACE_MS);
     this.#observations.invalidate(row.id);
-    return this.#records.change(row.id, { status: statusWithoutSandbox(row), codeVersion: null }, why, [
-      { type: 'sandbox.removed', data: { generation: row.generation, why } },
-    ]);
+    return this.#records.change(
+      row.id,
+      { status: statusWithoutSandbox(row), codeVersion: null, image: null },
+      why,
+      [{ type: 'sandbox.removed', data: { generation: row.generation, why } }],
+    );
   }
 
   /** Ends the agent and makes sure that the sidecar runs. */
@@ -316,9 +323,12 @@ export class Lifecycle {
     await this.#sidecars.disconnect(sessionId);
     await this.#engine.removeSandbox(sessionId, STOP_GRACE_MS);
     await failpoint('stop.after-removed');
-    return this.#records.change(sessionId, { status: statusWithoutSandbox(row), codeVersion: null }, why, [
-      { type: 'sandbox.removed', data: { generation: row.generation, why } },
-    ]);
+    return this.#records.change(
+      sessionId,
+      { status: statusWithoutSandbox(row), codeVersion: null, image: null },
+      why,
+      [{ type: 'sandbox.removed', data: { generation: row.generation, why } }],
+    );
   }
 
   #profile(row: SessionRow): ProfileRow {
@@ -418,17 +428,22 @@ export class Lifecycle {
         ? row
         : this.#records.change(row.id, patch, plan.case);
     }
-    return this.#records.change(row.id, { ...patch, codeVersion: profile.version }, plan.case, [
-      {
-        type: 'sandbox.started',
-        data: {
-          generation: row.generation,
-          case: plan.case,
-          image: profile.image,
-          imageIdentity: await identity,
-          codeVersion: profile.version,
+    return this.#records.change(
+      row.id,
+      { ...patch, codeVersion: profile.version, image: profile.image },
+      plan.case,
+      [
+        {
+          type: 'sandbox.started',
+          data: {
+            generation: row.generation,
+            case: plan.case,
+            image: profile.image,
+            imageIdentity: await identity,
+            codeVersion: profile.version,
+          },
         },
-      },
-    ]);
+      ],
+    );
   }
 }

@@ -146,9 +146,12 @@ export class Reconciler {
     switch (repair.do) {
       case 'record-lost': {
         const row = records.get(sessionId);
-        records.change(sessionId, { status: statusWithoutSandbox(row), codeVersion: null }, repair.why, [
-          { type: 'sandbox.lost', data: { generation: row.generation, why: repair.why } },
-        ]);
+        records.change(
+          sessionId,
+          { status: statusWithoutSandbox(row), codeVersion: null, image: null },
+          repair.why,
+          [{ type: 'sandbox.lost', data: { generation: row.generation, why: repair.why } }],
+        );
         this.#options.onAgentGone(sessionId, repair.why, limitsMetAtExit(repair));
         return;
       }

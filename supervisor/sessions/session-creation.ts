@@ -138,6 +138,7 @@ const UNMARKED = {
   generation: 0,
   homeGeneration: 0,
   codeVersion: null,
+  image: null,
   expiresAt: null,
   deletedAt: null,
   pinned: false,

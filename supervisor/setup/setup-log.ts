@@ -11,16 +11,19 @@ const LINE_BYTES = 4096;
 /** The output of one setup, as a file with a limit; what does not fit on the disk is left out. What it prints is never interpreted. */
 export class SetupLog {
   readonly #descriptor: number;
+  readonly #onKept: (bytes: Buffer) => void;
   #left = SETUP_LOG_BYTES;
   #rest = '';
   #last: readonly string[] = [];
 
-  private constructor(descriptor: number) {
+  private constructor(descriptor: number, onKept: (bytes: Buffer) => void) {
     this.#descriptor = descriptor;
+    this.#onKept = onKept;
   }
 
-  static create(path: string): SetupLog {
-    return new SetupLog(openSync(path, 'w', 0o600));
+  /** `onKept` is called with what the log keeps, and so with no more than fits. */
+  static create(path: string, onKept: (bytes: Buffer) => void = () => undefined): SetupLog {
+    return new SetupLog(openSync(path, 'w', 0o600), onKept);
   }
 
   /** The last line with text, without control characters. */
@@ -44,10 +47,13 @@ export class SetupLog {
     this.#last = [...this.#last, ...lines.filter((line) => line !== '')].slice(-SHOWN_LINES);
     if (this.#left === 0) return;
     const kept = chunk.subarray(0, this.#left);
+    this.#onKept(kept);
     try {
       const written = writeSync(this.#descriptor, kept);
       this.#left = written < kept.length ? 0 : this.#left - written;
-      if (this.#left === 0) writeSync(this.#descriptor, NOTICE);
+      if (this.#left > 0) return;
+      this.#onKept(Buffer.from(NOTICE));
+      writeSync(this.#descriptor, NOTICE);
     } catch {
       // A full disk: the setup itself will tell, and nobody who prints waits for an answer.
       this.#left = 0;

@@ -23,6 +23,8 @@ export const SessionRowSchema = z.object({
   homeGeneration: count,
   /** The version of the code in the current sandbox. */
   codeVersion: z.int().nullable(),
+  /** The image that the current sandbox was started from; null without one, or if an earlier version started it. */
+  image: z.string().nullable(),
   createdAt: time,
   lastActiveAt: time,
   statusSince: time,

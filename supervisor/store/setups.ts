@@ -59,19 +59,24 @@ export class SetupRows {
     this.#database.run("UPDATE setups SET step = ? WHERE id = ? AND state = 'running'", step, id);
   }
 
+  /** `alongside` runs in the same transaction. */
   finish(
     id: string,
     at: number,
     { image, imageId, bytes }: { readonly image: string; readonly imageId: string; readonly bytes: number },
+    alongside?: () => void,
   ): void {
-    this.#database.run(
-      "UPDATE setups SET state = 'done', image = ?, imageId = ?, bytes = ?, endedAt = ? WHERE id = ? AND state = 'running'",
-      image,
-      imageId,
-      bytes,
-      at,
-      id,
-    );
+    this.#database.transaction(() => {
+      this.#database.run(
+        "UPDATE setups SET state = 'done', image = ?, imageId = ?, bytes = ?, endedAt = ? WHERE id = ? AND state = 'running'",
+        image,
+        imageId,
+        bytes,
+        at,
+        id,
+      );
+      alongside?.();
+    });
   }
 
   fail(id: string, at: number, failure: HoldfastError): void {

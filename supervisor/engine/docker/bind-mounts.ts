@@ -58,7 +58,13 @@ export class BindMountStrategy implements MountStrategy {
     ];
     return {
       sidecar: [...both, bindMount(this.#run(sessionId, 'control'), IN_SANDBOX.control)],
-      agent: [...both, bindMount(this.#code(code.profile, code.version), IN_SANDBOX.agent, true), ...etc],
+      agent: [
+        ...both,
+        ...(code.version === 0
+          ? []
+          : [bindMount(this.#code(code.profile, code.version), IN_SANDBOX.agent, true)]),
+        ...etc,
+      ],
     };
   }
 

@@ -35,7 +35,7 @@ import { DockerImages } from './images.ts';
 import { Naming } from './labels.ts';
 import { LocalPathsProbe } from './local-paths.ts';
 import { BindMountStrategy } from './bind-mounts.ts';
-import { observeObjects, observeSession } from './observation.ts';
+import { observeImages, observeObjects, observeSession } from './observation.ts';
 import { VolumeWorkspaces } from './mount-strategy.ts';
 import type { MountStrategy } from './mount-strategy.ts';
 import { Preparations } from './preparations.ts';
@@ -290,6 +290,10 @@ export class DockerEngine implements Engine {
     return observeObjects(this.#containers, this.#helpers.inUse).catch(
       leave('Cannot list the objects of this home'),
     );
+  }
+
+  observeImages(): Promise<ObservedObject[]> {
+    return observeImages(this.#containers).catch(leave('Cannot list the images of this home'));
   }
 
   observeSession(sessionId: string): Promise<ObservedSandbox> {

@@ -54,11 +54,7 @@ export async function observeObjects(
   containers: Containers,
   busy: ReadonlySet<string>,
 ): Promise<ObservedObject[]> {
-  const [listed, volumes, images] = await Promise.all([
-    containers.list(),
-    containers.listVolumes(),
-    containers.listPreparedImages(),
-  ]);
+  const [listed, volumes] = await Promise.all([containers.list(), containers.listVolumes()]);
   const objects: Promise<ObservedObject>[] = [];
   for (const container of listed) {
     const name = (container.Names[0] ?? '').replace(/^\//, '');
@@ -83,11 +79,15 @@ export async function observeObjects(
     const sessionId = labels[LABEL.session] ?? null;
     objects.push(Promise.resolve({ kind: 'volume', objectId: name, name, sessionId, role, container: null }));
   }
-  for (const { reference, setupId } of images) {
-    const named = { objectId: reference, name: reference, sessionId: setupId };
-    objects.push(Promise.resolve({ kind: 'image', ...named, role: 'prepared', container: null }));
-  }
   return Promise.all(objects);
+}
+
+export async function observeImages(containers: Containers): Promise<ObservedObject[]> {
+  const images = await containers.listPreparedImages();
+  return images.map(({ reference, setupId }) => {
+    const named = { objectId: reference, name: reference, sessionId: setupId };
+    return { kind: 'image', ...named, role: 'prepared', container: null };
+  });
 }
 
 async function observedSide(containers: Containers, container: ContainerSummary): Promise<ObservedContainer> {

@@ -67,8 +67,10 @@ export class Preparations {
       ended.abort();
       if ((await measure()) > SETUP_DISK_BYTES) throw diskLimitError();
       await failpoint('setup.before-image');
-      const image = await this.#commit(what, id, spec, signal);
+      const image = await this.#commit(what, id, spec);
       await failpoint('setup.after-image');
+      if (signal.aborted) await containers.removeImage(image.reference);
+      signal.throwIfAborted();
       return image;
     } catch (error) {
       signal.throwIfAborted();
@@ -123,13 +125,11 @@ export class Preparations {
     });
   }
 
-  /** The image has a name from the beginning: were we killed now, its labels would say whose it is. */
-  async #commit(
-    what: string,
-    container: string,
-    { sandbox, image }: PrepareSpec,
-    signal: AbortSignal,
-  ): Promise<PreparedImage> {
+  /**
+   * The image has a name from the beginning: were we killed now, its labels would say whose it is. It is waited for whatever happens,
+   * because an engine goes on with what nobody waits for, and the image would appear later.
+   */
+  async #commit(what: string, container: string, { sandbox, image }: PrepareSpec): Promise<PreparedImage> {
     const { naming, timeouts } = this.#options;
     const api = await this.#options.api();
     const { repository, tag } = naming.preparedImage(sandbox.sessionId);
@@ -146,7 +146,6 @@ export class Preparations {
         Labels: naming.labels('prepared', { session: sandbox.sessionId }),
       },
       timeoutMs: COMMIT_MS,
-      signal,
     });
     const { Id } = parseReply(CreatedReply, what, answer);
     const inspect = async (reference: string): Promise<z.infer<typeof ImageReply>> => {

@@ -81,7 +81,7 @@ export class VolumeMountStrategy implements MountStrategy {
       );
     const [runtime, published] = await Promise.all([
       this.#runtime(),
-      withAgent
+      withAgent && code.version !== 0
         ? this.#code(code.profile, code.version)
         : this.#naming.codeVolume(code.profile, code.version),
       this.#workspaces.requireExists(sessionId).then(() => this.#workspaces.ensureHome(spec)),
@@ -97,7 +97,7 @@ export class VolumeMountStrategy implements MountStrategy {
     return {
       sidecar: [...both, volumeMount(control, IN_SANDBOX.control)],
       // A volume cannot be mounted as a single file: user names are the image's here.
-      agent: [...both, volumeMount(published, IN_SANDBOX.agent, true)],
+      agent: [...both, ...(code.version === 0 ? [] : [volumeMount(published, IN_SANDBOX.agent, true)])],
     };
   }
 

@@ -1,10 +1,34 @@
+import { HoldfastError } from '../../../protocol/errors.ts';
 import type { SETUP_METHODS } from '../../../protocol/setup.ts';
 import { type Handlers, withBytes } from '../../../protocol/wire/shapes.ts';
+import type { ProfileService } from '../../profiles/service.ts';
 import type { Setups } from '../../setup/setups.ts';
+import type { Client } from './session.ts';
 
 /** Handlers of `setup/*`. */
-export function setupHandlers<P>(setups: Setups): Handlers<typeof SETUP_METHODS, P> {
+export function setupHandlers<P extends Client>({
+  setups,
+  profiles,
+}: {
+  readonly setups: Setups;
+  readonly profiles: Pick<ProfileService, 'runSetup'>;
+}): Handlers<typeof SETUP_METHODS, P> {
   return {
+    'setup/run': async ({ profile, output }, { peer, progress, signal }) => {
+      const id = await profiles.runSetup(profile, {
+        reportProgress: progress,
+        signal,
+        onOutput: (bytes) => {
+          if (output === undefined) return;
+          // No more than the log keeps, so a slow client is not waited for. A request ends with its connection.
+          peer.notify('setup/output', { output }, bytes).catch(() => undefined);
+        },
+      });
+      const setup = setups.list(profile).find((one) => one.id === id);
+      if (setup === undefined)
+        throw new HoldfastError('not_found', `The profile ${profile} was undeployed meanwhile`);
+      return { setup };
+    },
     'setup/status': ({ profile }) => ({ setups: setups.list(profile) }),
     'setup/log': ({ profile, id }) => {
       const { setup, text, truncated } = setups.readLog(profile, id);

@@ -16,6 +16,7 @@ import { egressRequests } from './015-egress-requests.ts';
 import { setups } from './016-setups.ts';
 import { reviewComments } from './017-review-comments.ts';
 import { agentChoices } from './018-agent-choices.ts';
+import { sandboxImages } from './019-sandbox-images.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -43,4 +44,5 @@ export const MIGRATIONS: readonly Migration[] = [
   setups,
   reviewComments,
   agentChoices,
+  sandboxImages,
 ];

@@ -21,6 +21,7 @@ beforeAll(async () => {
     await npmSite('tiny-thing', 'module.exports = "from the registry";\n'),
     pythonSite('tinything', 'WHAT = "from the index"\n'),
     // A source that takes a request and never answers.
+    await npmSite('ruinous', '', 'rm /etc/passwd && mkdir /etc/passwd'),
     ((_request, url) => url.pathname.startsWith('/simple/stuck')) satisfies Site,
   ];
   origin = await Origin.start({ sites });
@@ -118,6 +119,46 @@ python3 -c 'import tinything; print(tinything.WHAT)'`;
     // To try again is to deploy again.
     await home.runOk(['deploy', await project('closed', '{ pip: [tinything] }')]);
     expect((await statusOf('closed')).map(({ state }) => state)).toEqual(['done', 'failed']);
+  });
+
+  test('are installed again when somebody asks, and the next turn has them', async () => {
+    // A package that the image has: installing it needs no network.
+    const folder = await writeProject(
+      home.projects,
+      shellProject('again', 'persistence: persistent\nsetup: { packages: { pip: [pip] }, egress: [] }\n'),
+    );
+    await home.runOk(['deploy', folder]);
+    await home.runOk(['run', 'again', 'echo kept > f']);
+    const [first] = await statusOf('again');
+    const again = await home.run(['setup', 'run', 'again']);
+    expect(again, again.stderr).toMatchObject({ code: 0 });
+    expect(again.stderr).toContain('== pip');
+    const [second] = await statusOf('again');
+    expect(again.stdout).toContain(second?.image);
+    expect(second?.image).not.toBe(first?.image);
+    expect((await statusOf('again')).map(({ current }) => current)).toEqual([true, false]);
+    // The sandbox was idle: the next turn has another one, with the same workspace.
+    expect(await home.runOk(['run', 'again', 'cat f'])).toBe('kept\n');
+    const agents = await new Docker().listContainers({
+      filters: { label: ['dev.holdfast.role=agent'], ancestor: [second?.image ?? ''] },
+    });
+    expect(agents.length).toBe(1);
+    expect(await home.runOk(['gc', '--json'])).toContain(first?.image);
+    const missing = await home.run(['setup', 'run', 'nobody']);
+    expect(missing.stderr).toContain('not_found');
+  });
+
+  test('that leave an image from which nothing starts fail the setup, and the image is gone', async () => {
+    const failed = await home.run(['deploy', await project('ruined', '{ npm: [ruinous] }')]);
+    expect(failed.code).toBe(1);
+    expect(failed.stderr).toContain('setup_failed: No sandbox can start from what the setup left');
+    expect(await home.runOk(['setup', 'log', 'ruined'])).toContain('[image] ');
+    const [setup] = await statusOf('ruined');
+    expect(setup).toMatchObject({ state: 'failed', image: null });
+    const left = await new Docker().listImages({
+      filters: { label: [`dev.holdfast.session=${setup?.id ?? ''}`] },
+    });
+    expect(left).toEqual([]);
   });
 
   test('that take too long, or that nobody waits for, end with all that they began', async () => {

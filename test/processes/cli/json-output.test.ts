@@ -68,6 +68,19 @@ describe('--json prints one document and nothing else', () => {
     lastUsedAt: '2026-03-01T11:57:00.000Z',
     snapshots: { snapshots: 2, bytes: 4096, uniqueBytes: 1024 },
   };
+  const setup = {
+    id: 'setup-a',
+    profile: 'counter',
+    state: 'done' as const,
+    step: 'pip',
+    startedAt: '2026-03-01T11:00:00.000Z',
+    endedAt: '2026-03-01T11:01:00.000Z',
+    error: null,
+    baseImage: 'base',
+    image: 'prepared',
+    bytes: 5,
+    current: true,
+  };
   const garbage = [{ kind: 'container' as const, name: 'hf-x', why: 'its session is gone', bytes: null }];
   const one = { session: session() };
   const handlers: FakeHandlers = {
@@ -104,6 +117,8 @@ describe('--json prints one document and nothing else', () => {
     'turn/cancel': () => ({ turn: turn({ status: 'cancelled' }) }),
     'workspace/info': () => info,
     'workspace/clean': () => ({ removedFiles: 1, removedBytes: 5 }),
+    'setup/run': () => ({ setup }),
+    'setup/status': () => ({ setups: [setup] }),
     'supervisor/status': () => status,
     'supervisor/doctor': () => ({ checks: [{ name: 'engine', status: 'ok', found: '29.0', next: null }] }),
     gc: ({ dryRun }) => ({ removed: garbage, retained: garbage, dryRun: dryRun === true }),
@@ -141,6 +156,8 @@ describe('--json prints one document and nothing else', () => {
     [['turn', 'cancel', TURN_ID], { turn: turn({ status: 'cancelled' }) }],
     [['workspace', 'info', 'default'], info],
     [['workspace', 'clean', 'default', '--force'], { removedFiles: 1, removedBytes: 5 }],
+    [['setup', 'run', 'counter'], { setup }],
+    [['setup', 'status', 'counter'], { setups: [setup] }],
     [['supervisor', 'start'], { running: true, ...status }],
     [['supervisor', 'status'], { running: true, ...status }],
     [['doctor'], { checks: [{ name: 'engine', status: 'ok', found: '29.0', next: null }] }],

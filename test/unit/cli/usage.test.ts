@@ -41,9 +41,8 @@ describe('a command line that is wrong ends with 2 and says how', () => {
 
   test.each([
     ['snapshot', 'export', 'a'],
-    ['setup', 'run', 'a'],
-    ['setup', 'run', 'a', '--json'],
-    ['setup', 'run', 'a'],
+    ['session', 'undelete', 'a'],
+    ['session', 'undelete', 'a', '--json'],
     ['retention', 'plan', '--to', 'branch'],
     ['secret', 'login', 'anthropic'],
     ['retention', 'plan'],

@@ -132,6 +132,10 @@ function service(): ProfileService {
     reserve: new DiskReserve(home),
     setups: {
       ensureImage: async ({ image }) => image,
+      runAgain: async ({ profile, recordUse }) => {
+        recordUse?.(`prepared-for:${profile.name}`);
+        return 'setup-a';
+      },
       recover: async () => undefined,
       prune: async () => undefined,
     },
@@ -194,6 +198,17 @@ describe('deploy', () => {
     expect(engine.published).toEqual(['counter/1', 'counter/2']);
   });
 
+  test('stays as it is when its setup makes another image', async () => {
+    const by = service();
+    await deploy(by);
+    const signal = new AbortController().signal;
+    const request = { reportProgress: () => undefined, onOutput: () => undefined, signal };
+    expect(await by.runSetup('counter', request)).toBe('setup-a');
+    expect(by.get('counter')).toMatchObject({ version: 1, incarnation: 1, image: 'prepared-for:counter' });
+    expect(versions()).toEqual(['1']);
+    await expect(by.runSetup('nobody', request)).rejects.toMatchObject({ code: 'not_found' });
+  });
+
   test('records the blobs of its files, for every version that is kept', async () => {
     const by = service();
     await deploy(by);
@@ -253,6 +268,7 @@ describe('deploy', () => {
       generation: 1,
       homeGeneration: 1,
       codeVersion: 1,
+      image: null,
     });
     write('two');
     await deploy(by);

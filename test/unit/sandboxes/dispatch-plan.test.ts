@@ -23,9 +23,10 @@ const record = (over: Partial<DispatchRecord> = {}): DispatchRecord => ({
   persistent: true,
   generation: 3,
   codeVersion: 1,
+  image: 'a',
   ...over,
 });
-const wanted = { codeVersion: 1, activeWork: 0 };
+const wanted = { codeVersion: 1, image: 'a', activeWork: 0 };
 const steps = (plan: { steps: readonly { do: string }[] }): string[] => plan.steps.map((step) => step.do);
 
 describe('dispatch', () => {
@@ -97,7 +98,7 @@ describe('dispatch', () => {
   });
 
   it('replaces an agent that runs older code, unless something is live in it', () => {
-    const newer = { codeVersion: 2, activeWork: 0 };
+    const newer = { ...wanted, codeVersion: 2 };
     expect(steps(planDispatch(record(), seen(side('running')), newer))).toEqual([
       'remove-agent',
       'create-workspace',
@@ -111,6 +112,14 @@ describe('dispatch', () => {
     expect(
       planDispatch(record({ status: 'paused' }), seen(side('paused')), { ...newer, activeWork: 1 }),
     ).toMatchObject({ case: 'unpause' });
+  });
+
+  it('replaces an agent from another image, unless something is live in it or its image was not recorded', () => {
+    const prepared = { ...wanted, image: 'b' };
+    const running = seen(side('running'));
+    expect(steps(planDispatch(record(), running, prepared))[0]).toBe('remove-agent');
+    expect(planDispatch(record(), running, { ...prepared, activeWork: 1 })).toMatchObject({ case: 'reuse' });
+    expect(planDispatch(record({ image: null }), running, prepared)).toMatchObject({ case: 'reuse' });
   });
 
   it('has one plan for every state there can be, and starts at most one agent', () => {
@@ -131,7 +140,7 @@ describe('dispatch', () => {
               const plan = planDispatch(
                 record({ persistent, generation, status: 'resumable' }),
                 seen(agent === null ? null : side(agent), sidecar === null ? null : side(sidecar)),
-                { codeVersion, activeWork: 0 },
+                { ...wanted, codeVersion },
               );
               const starts = steps(plan).filter((step) => step === 'start').length;
               expect(starts).toBe(plan.reused ? 0 : 1);

@@ -13,7 +13,8 @@ function logFile(): string {
 
 test('keeps what fits, says that there was more, and shows the end of the rest', () => {
   const path = logFile();
-  const log = SetupLog.create(path);
+  const followed: Buffer[] = [];
+  const log = SetupLog.create(path, (bytes) => followed.push(bytes));
   log.append(Buffer.alloc(SETUP_LOG_BYTES - 1, 'a'));
   log.append(Buffer.from('bcd\n'));
   log.append(Buffer.concat([Buffer.alloc(8 * 2 ** 20, 'x\n'), Buffer.from('the last line\n')]));
@@ -22,6 +23,8 @@ test('keeps what fits, says that there was more, and shows the end of the rest',
   expect(truncated).toBe(true);
   expect(text.subarray(SETUP_LOG_BYTES - 1).toString()).toBe('b\n[more output was not kept]\n');
   expect(log.lastLine).toBe('the last line');
+  // Who follows it gets the same, and so no more than that.
+  expect(Buffer.concat(followed).equals(text)).toBe(true);
 });
 
 test.skipIf(process.platform !== 'linux')('goes on without a file when the disk is full', () => {

@@ -1,0 +1,250 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import { PROFILE_DEFAULTS, type Profile } from '../../protocol/profile.ts';
+import { SETUP_TIMEOUT_MS } from '../../protocol/setup.ts';
+import { failpoint } from '../base/failpoints.ts';
+import type { Ids } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
+import type { Egress } from '../egress/egress.ts';
+import type { Policies } from '../egress/policies.ts';
+import type { Engine, PreparedImage, SandboxSpec, WorkspaceSpec } from '../engine/port.ts';
+import type { Home } from '../store/home.ts';
+import type { SetupRow, SetupRows } from '../store/setups.ts';
+import type { SetupPlan } from './plan.ts';
+import { SetupLog } from './setup-log.ts';
+
+/** How often a line of output is reported to the client. */
+const REPORT_MS = 250;
+
+export interface SetupRunsOptions {
+  readonly home: Home;
+  readonly rows: SetupRows;
+  readonly engine: Engine;
+  readonly policies: Pick<Policies, 'declare' | 'withdraw'>;
+  readonly egress: Pick<Egress, 'setLive' | 'waitUntilReady'>;
+  /** Who owns the files of the setup's sidecar. */
+  readonly owner: () => { readonly uid: number; readonly gid: number };
+  /** Whether the agent container of this sandbox takes requests. Waits for it. */
+  readonly takesRequests: (sandboxId: string) => Promise<boolean>;
+  readonly ids: Ids;
+  readonly log: Log;
+  readonly now: () => number;
+}
+
+export interface SetupRequest {
+  readonly profile: Profile;
+  /** The image to start from; the engine has it. */
+  readonly image: string;
+  /** Called with what the setup does. */
+  readonly reportProgress: (stage: string) => void;
+  /** Called with what its log keeps. */
+  readonly onOutput?: (bytes: Buffer) => void;
+  /** Records who uses the image, in the transaction in which the setup ends. */
+  readonly recordUse?: (image: string) => void;
+  readonly signal: AbortSignal;
+}
+
+export interface FinishedSetup {
+  readonly id: string;
+  readonly image: PreparedImage;
+}
+
+type SetupSandbox = Pick<SetupRow, 'id' | 'backing' | 'uid' | 'gid'>;
+
+/**
+ * Runs setups. Each has a sidecar of its own, for its network, and a container that is removed with it; it sees no workspace and no
+ * code. Its image counts when a sandbox has started from it.
+ */
+export class SetupRuns {
+  readonly #options: SetupRunsOptions;
+  /** Their logs, by id. */
+  readonly #running = new Map<string, SetupLog>();
+
+  constructor(options: SetupRunsOptions) {
+    this.#options = options;
+  }
+
+  isRunning(id: string): boolean {
+    return this.#running.has(id);
+  }
+
+  /** Does nothing for a setup that does not run. */
+  addToLog(id: string, text: string): void {
+    this.#running.get(id)?.append(Buffer.from(text));
+  }
+
+  /** Errors: `setup_failed` with the log's last lines, `cancelled`, `timeout`, and those of the engine. */
+  async run(
+    plan: SetupPlan,
+    { profile, image, reportProgress, onOutput, recordUse, signal }: SetupRequest,
+  ): Promise<FinishedSetup> {
+    const { rows, ids, owner, engine, home, log, now } = this.#options;
+    const id = ids.next('setup');
+    const { localPaths } = engine.capabilities();
+    const row = {
+      ...{ id, profile: profile.name, key: plan.key, ...owner(), baseImage: image, startedAt: now() },
+      backing: localPaths ? ('directory' as const) : ('volume' as const),
+    };
+    const limit = profile.setup?.timeout ?? SETUP_TIMEOUT_MS;
+    const late = AbortSignal.timeout(limit);
+    const output = SetupLog.create(home.setupLog(id), onOutput);
+    this.#running.set(id, output);
+    try {
+      rows.begin(row);
+      await failpoint('setup.after-intent');
+      const either = AbortSignal.any([signal, late]);
+      const made = await this.#prepare(plan, row, profile, output, reportProgress, either);
+      await this.#requireUsable(made, row, profile, either);
+      const prepared = { image: made.reference, imageId: made.imageId, bytes: made.bytes };
+      rows.finish(id, now(), prepared, () => recordUse?.(made.reference));
+      log.info('prepared an image', { profile: profile.name, setup: id, bytes: made.bytes });
+      return { id, image: made };
+    } catch (error) {
+      const said = output.lastLines;
+      const failure = failureOf(error, { profile: profile.name, said, signal, late, limit });
+      rows.fail(id, now(), failure);
+      throw failure;
+    } finally {
+      await this.removeContainers(row).catch((error: unknown) =>
+        log.warn('cannot remove the containers of a setup; gc removes them', { setup: id, error }),
+      );
+      this.#running.delete(id);
+      output.close();
+    }
+  }
+
+  async #prepare(
+    plan: SetupPlan,
+    row: SetupSandbox & Pick<SetupRow, 'baseImage'>,
+    profile: Profile,
+    output: SetupLog,
+    reportProgress: (stage: string) => void,
+    signal: AbortSignal,
+  ): Promise<PreparedImage> {
+    const { engine, policies, egress, rows } = this.#options;
+    const sandbox = sandboxOf(row, profile);
+    let step = '';
+    let reportedAt = 0;
+    signal.throwIfAborted();
+    reportProgress('setup');
+    await engine.createWorkspace(sandbox.workspace);
+    await engine.startSidecar(sandbox);
+    signal.throwIfAborted();
+    policies.declare(row.id, plan.rules);
+    await egress.waitUntilReady(row.id);
+    return await engine.prepare(
+      { sandbox, image: row.baseImage, steps: plan.steps },
+      {
+        signal,
+        onStep: (name) => {
+          step = name;
+          rows.recordStep(row.id, name);
+          output.append(Buffer.from(`== ${name}\n`));
+          reportProgress(`setup: ${name}`);
+        },
+        onOutput: (chunk) => {
+          output.append(chunk);
+          const at = performance.now();
+          if (at - reportedAt < REPORT_MS) return;
+          reportedAt = at;
+          reportProgress(`setup: ${step}: ${output.lastLine}`);
+        },
+      },
+    );
+  }
+
+  /** What a setup leaves may not start: it was root. Nothing of the image runs but our runner. The image is removed if it is of no use. */
+  async #requireUsable(
+    { reference }: PreparedImage,
+    row: SetupSandbox,
+    profile: Profile,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { engine, takesRequests, log } = this.#options;
+    const { id } = row;
+    try {
+      signal.throwIfAborted();
+      await engine.startSandbox({ ...sandboxOf(row, profile), image: reference }).catch((error: unknown) => {
+        const failure = HoldfastError.from(error);
+        throw failure.code === 'engine_unavailable' ? failure : unusableError(failure.sentence, failure);
+      });
+      if (!(await takesRequests(id))) throw unusableError('nothing in it takes requests', undefined);
+      signal.throwIfAborted();
+    } catch (error) {
+      this.addToLog(id, `[image] ${HoldfastError.from(error).sentence}\n`);
+      const object = { objectId: reference, name: reference, sessionId: id, container: null };
+      await engine
+        .removeSandbox(id, 0)
+        .then(() => engine.removeObject({ kind: 'image', role: 'prepared', ...object }))
+        .catch((left: unknown) => log.warn('an image stays; gc removes it', { setup: id, error: left }));
+      throw error;
+    }
+  }
+
+  /** Also what an earlier supervisor left of it. */
+  async removeContainers(row: SetupSandbox): Promise<void> {
+    const { engine, policies, egress } = this.#options;
+    egress.setLive(row.id, false);
+    policies.withdraw(row.id);
+    await engine.removeSandbox(row.id, 0);
+    // Nothing is ever written there.
+    await engine.deleteWorkspace(workspaceOf(row));
+  }
+}
+
+function workspaceOf({ id, backing, uid, gid }: SetupSandbox): WorkspaceSpec {
+  return { sessionId: id, backing, uid, gid };
+}
+
+function sandboxOf(row: SetupSandbox, profile: Profile): SandboxSpec {
+  return {
+    sessionId: row.id,
+    generation: 1,
+    image: '',
+    uid: row.uid,
+    gid: row.gid,
+    workspace: workspaceOf(row),
+    code: { profile: profile.name, version: 0 },
+    env: {},
+    limits: {
+      memoryBytes: profile.limits?.memory ?? PROFILE_DEFAULTS.limits.memory,
+      cpus: profile.limits?.cpus ?? PROFILE_DEFAULTS.limits.cpus,
+      pids: profile.limits?.pids ?? PROFILE_DEFAULTS.limits.pids,
+    },
+    runtime: profile.runtime,
+  };
+}
+
+function unusableError(why: string, cause: unknown): HoldfastError {
+  return new HoldfastError('setup_failed', 'No sandbox can start from what the setup left', { why, cause });
+}
+
+function failureOf(
+  error: unknown,
+  at: {
+    readonly profile: string;
+    readonly said: string;
+    readonly signal: AbortSignal;
+    readonly late: AbortSignal;
+    readonly limit: number;
+  },
+): HoldfastError {
+  const next = `read its output with \`holdfast setup log ${at.profile}\`; to try again, deploy the profile again`;
+  if (at.signal.aborted)
+    return new HoldfastError('cancelled', `The setup of ${at.profile} was cancelled`, { cause: error });
+  if (at.late.aborted) {
+    return new HoldfastError('timeout', `The setup of ${at.profile} took too long`, {
+      why: `it may take ${Math.round(at.limit / 1000)} s; \`setup.timeout\` allows more`,
+      next,
+      cause: error,
+    });
+  }
+  const failure = HoldfastError.from(error);
+  if (failure.code !== 'setup_failed') return failure;
+  const said = at.said === '' ? '' : `; it said: ${at.said}`;
+  return new HoldfastError('setup_failed', failure.message, {
+    why: `${failure.why ?? ''}${said}`,
+    next,
+    details: { ...failure.details, profile: at.profile },
+    cause: error,
+  });
+}
