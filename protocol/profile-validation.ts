@@ -35,6 +35,10 @@ export function findStartProblems(profile: Profile): StartProblem[] {
     report(['limits', 'memory'], `a sandbox needs at least ${MIN_MEMORY_BYTES / MIB}MiB to start`);
   if (limits?.cpus !== undefined && limits.cpus < MIN_CPUS)
     report(['limits', 'cpus'], `a sandbox needs at least ${MIN_CPUS} of a processor`);
+  for (const name of ['tokens', 'cost'] as const) {
+    if (limits?.[name] !== undefined && agent.protocol !== 'acp')
+      report(['limits', name], 'only an agent with `protocol: acp` reports what it uses');
+  }
   const sizes: readonly (readonly [readonly string[], number | undefined])[] = [
     [['limits', 'memory'], limits?.memory],
     [['limits', 'output'], limits?.output],

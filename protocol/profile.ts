@@ -132,6 +132,10 @@ export const ProfileSchema = z.strictObject({
       output: SizeSchema.optional(),
       /** Maximum size of the agent's HOME in bytes. Above it the session refuses new turns. */
       home: SizeSchema.optional(),
+      /** Tokens that a turn may add to the agent's context, as the agent reports them. Beyond it a person is asked. */
+      tokens: z.number().int().min(1).max(1_000_000_000_000).optional(),
+      /** What a turn may cost, as the agent reports it, in its own currency. Beyond it a person is asked. */
+      cost: z.number().positive().max(1_000_000).optional(),
     })
     .optional(),
   runtime: z

@@ -94,6 +94,10 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'limits.cpus': 'Processors, at least 0.01, fractions allowed; default 2.',
   'limits.pids': 'Processes and threads, at least 16; default 1024.',
   'limits.output': `Maximum output of one turn; default 1GiB. ${SIZE}`,
+  'limits.tokens':
+    'Tokens that a turn may use, as an agent with `protocol: acp` reports them. Beyond it the agent stops and a person is asked.',
+  'limits.cost':
+    'What a turn may cost, as an agent with `protocol: acp` reports it, in its currency. Beyond it the agent stops and a person is asked.',
   'limits.home': `Maximum size of HOME; default 4GiB. Above it the session refuses new turns. ${SIZE}`,
   permissions:
     'What an agent that asks may do: ask, allow, or rules. Default: allow where snapshots are required, otherwise ask. A convenience: the sandbox is the boundary.',

@@ -62,6 +62,7 @@ export class AgentTurn {
         generation: session.generation,
         permissions: permissionsOf(profile),
         outputLimit: profile.limits?.output ?? PROFILE_DEFAULTS.limits.output,
+        budget: { tokens: profile.limits?.tokens ?? null, cost: profile.limits?.cost ?? null },
       },
     );
     return this.#report();

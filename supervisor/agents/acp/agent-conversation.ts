@@ -12,7 +12,8 @@ import { ConversationSteps } from './conversation-steps.ts';
 import type { ConversationStore } from './conversation-store.ts';
 import type { LiveText } from './effects.ts';
 import { AcpMachine } from './machine.ts';
-import { UNREAD, agentEndedOutcome, failedOutcome } from './outcomes.ts';
+import { UNREAD, UNSTOPPABLE, agentEndedOutcome, failedOutcome } from './outcomes.ts';
+import { promptOf } from './prompt.ts';
 import { AcpStateSchema, type AgentTurnOutcome, NO_CONVERSATION, type Wanted } from './state.ts';
 
 const POLL_MS = 20_000;
@@ -114,9 +115,9 @@ export class AgentConversation {
     const isResumed = this.#machine.state.turn?.id === turn.id;
     if (!isResumed) await this.#prepareProcess();
     if (!isResumed) {
-      const { outputLimit: limitBytes } = launch;
+      const { outputLimit: limitBytes, budget } = launch;
       const { model, choices } = this.#options.wantedOf(this.sessionId);
-      const begun = { id: turn.id, model, choices: [...choices], limitBytes };
+      const begun = { id: turn.id, model, choices: [...choices], limitBytes, budget };
       this.#machine.beginTurn(begun, this.#options.now());
       this.#restarts = 0;
     }
@@ -275,6 +276,7 @@ export class AgentConversation {
       }
     }
     this.#machine.tick(this.#options.now());
+    if (this.#machine.isUnstoppable(this.#options.now())) return this.#process.giveUp(processId, UNSTOPPABLE);
     if (this.#machine.outcome !== null) {
       this.#steps.saveAtEnd();
       await this.#process.acknowledge(processId);
@@ -296,7 +298,7 @@ export class AgentConversation {
       connection?.needsHandover === true ? await this.#options.handover(this.sessionId, turnId) : null;
     // A cancel may have come meanwhile.
     if (!this.#machine.isReadyForPrompt) return;
-    const blocks: ContentBlock[] = told === null ? [...prompt] : [{ type: 'text', text: told }, ...prompt];
+    const blocks = promptOf(this.#machine.state, prompt, told);
     if (connection?.can.image === false && blocks.some(({ type }) => type === 'image')) {
       this.#machine.notice('no_images', 'The agent does not take images: they were left out');
       this.#machine.sendPrompt(blocks.filter(({ type }) => type !== 'image'));

@@ -8,7 +8,7 @@ import type { ConversationStore } from './conversation-store.ts';
 import type { ConversationSteps } from './conversation-steps.ts';
 import { interruptedOutcome } from './outcomes.ts';
 import { WORKING_DIRECTORY } from './requests.ts';
-import type { AgentTurnOutcome } from './state.ts';
+import type { AgentTurnOutcome, BudgetLimits } from './state.ts';
 
 const READ_BYTES = 256 * 1024;
 /** What an agent may have written since its last turn. It waits in its own write beyond that. */
@@ -22,6 +22,7 @@ export interface AgentLaunch {
   readonly generation: number;
   readonly permissions: Permissions;
   readonly outputLimit: number;
+  readonly budget: BudgetLimits;
 }
 
 export interface AgentProcessOptions {

@@ -2,8 +2,9 @@ import { cutText } from './bounded-text.ts';
 import type { AgentSettings } from './agent-settings.ts';
 import type { Opening } from './opening.ts';
 import { type Outbox, DEADLINES_MS } from './outbox.ts';
-import { CANCELLED, SUCCEEDED, refusedOutcome, silentOutcome, stoppedOutcome } from './outcomes.ts';
+import { CANCELLED, refusedOutcome, silentOutcome, stoppedOutcome } from './outcomes.ts';
 import type { AcpState, AgentTurnOutcome, Connection, PendingRequest } from './state.ts';
+import type { TurnBudget } from './turn-budget.ts';
 import { PromptResultSchema, type RpcError, RpcErrorSchema } from './wire.ts';
 
 export interface AnswersOptions {
@@ -11,6 +12,7 @@ export interface AnswersOptions {
   readonly outbox: Outbox;
   readonly settings: AgentSettings;
   readonly opening: Opening;
+  readonly budget: TurnBudget;
   /** Ends the turn that runs, if it has no outcome yet. */
   readonly end: (outcome: AgentTurnOutcome) => void;
 }
@@ -85,14 +87,16 @@ export class Answers {
   }
 
   #onPrompt(result: unknown, failure: RpcError | null): void {
-    const { state, end } = this.#options;
+    const { state, budget, end } = this.#options;
     const isCancelled = state.turn?.isCancelled === true;
+    const { data } = PromptResultSchema.safeParse(result);
+    const reason = data?.stopReason ?? 'end_turn';
+    if (!isCancelled && budget.onPromptEnded(failure === null ? reason : null)) return;
     if (failure !== null) {
       end(isCancelled ? CANCELLED : refusedOutcome('the prompt', failure));
       return;
     }
-    const { success, data } = PromptResultSchema.safeParse(result);
-    end(success ? stoppedOutcome(data.stopReason, isCancelled) : SUCCEEDED);
+    end(stoppedOutcome(reason, isCancelled));
   }
 
   #noticeRefused(text: string): void {

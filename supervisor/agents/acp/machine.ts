@@ -9,7 +9,16 @@ import { Opening } from './opening.ts';
 import { Outbox, DEADLINES_MS, deadlineOf } from './outbox.ts';
 import { CANCELLED } from './outcomes.ts';
 import * as requests from './requests.ts';
-import type { AcpState, AgentTurn, AgentTurnOutcome, Connection, Wanted } from './state.ts';
+import {
+  type AcpState,
+  type AgentTurn,
+  type AgentTurnOutcome,
+  type BudgetLimits,
+  type Connection,
+  type Wanted,
+  newBudget,
+} from './state.ts';
+import { TurnBudget } from './turn-budget.ts';
 import { TurnContent } from './turn-content.ts';
 import { WaitingPermissions } from './waiting-permissions.ts';
 import {
@@ -30,6 +39,10 @@ export interface MachineOptions {
   readonly newPermissionId: () => string;
 }
 
+export interface BegunTurn extends Pick<AgentTurn, 'id' | 'model' | 'choices' | 'limitBytes'> {
+  readonly budget: BudgetLimits;
+}
+
 /**
  * The client's side of the Agent Client Protocol, without input and output of its own: messages and times go in, and events,
  * permissions and messages to the agent come out with `takeCommit`. It is as deterministic as the ids that it is given. Its `state`
@@ -46,6 +59,7 @@ export class AcpMachine {
   readonly #opening: Opening;
   readonly #answers: Answers;
   readonly #permissions: WaitingPermissions;
+  readonly #budget: TurnBudget;
   #content: TurnContent | null;
 
   constructor(state: AcpState, options: MachineOptions) {
@@ -54,16 +68,22 @@ export class AcpMachine {
     this.#outbox = new Outbox(this.state);
     this.#settings = new AgentSettings(this.state, this.#outbox);
     this.#opening = new Opening(this.state, this.#outbox, this.#settings, (outcome) => this.fail(outcome));
-    this.#answers = new Answers({
+    this.#permissions = new WaitingPermissions(this.state, this.#outbox, options);
+    const parts = {
       state: this.state,
       outbox: this.#outbox,
+      end: (outcome: AgentTurnOutcome) => this.fail(outcome),
+    };
+    const { newPermissionId } = options;
+    this.#budget = new TurnBudget({ ...parts, permissions: this.#permissions, newPermissionId });
+    this.#answers = new Answers({
+      ...parts,
       settings: this.#settings,
       opening: this.#opening,
-      end: (outcome) => this.fail(outcome),
+      budget: this.#budget,
     });
-    this.#permissions = new WaitingPermissions(this.state, this.#outbox, options);
     const { turn } = this.state;
-    this.#content = turn === null ? null : new TurnContent(turn, this.#outbox);
+    this.#content = turn === null ? null : this.#contentOf(turn);
   }
 
   /** Something must be stored and sent without delay: somebody waits for it. */
@@ -86,18 +106,24 @@ export class AcpMachine {
     return this.#outbox.toSend;
   }
 
+  /** The agent goes on beyond its budget, though it was told to stop. */
+  isUnstoppable(now: number): boolean {
+    return this.#budget.deadline !== null && now >= this.#budget.deadline;
+  }
+
   /** When `tick` has something to do, ms since 1970; null: never. */
   get nextTick(): number | null {
     const { connection } = this.state;
     if (connection === null) return null;
     const deadlines = connection.pending.flatMap(({ deadline }) => deadline ?? []);
+    if (this.#budget.deadline !== null) deadlines.push(this.#budget.deadline);
     if (connection.stage === 'settling') deadlines.push(Math.min(connection.settledAt, connection.settledBy));
     return deadlines.length === 0 ? null : Math.min(...deadlines);
   }
 
   // Begin and end of turns and processes.
 
-  beginTurn(turn: Pick<AgentTurn, 'id' | 'model' | 'choices' | 'limitBytes'>, now: number): void {
+  beginTurn({ budget, ...turn }: BegunTurn, now: number): void {
     this.endTurn();
     this.#settings.report();
     const begun: AgentTurn = {
@@ -112,10 +138,12 @@ export class AcpMachine {
       noticed: [],
       storedBytes: 0,
       isOverLimit: false,
+      budget: newBudget(budget),
+      isContinuing: false,
       outcome: null,
     };
     this.state.turn = begun;
-    this.#content = new TurnContent(begun, this.#outbox);
+    this.#content = this.#contentOf(begun);
     const { connection } = this.state;
     if (connection === null) return;
     for (const pending of connection.pending) pending.deadline = deadlineOf(pending.what, now);
@@ -187,11 +215,13 @@ export class AcpMachine {
     turn.phase = 'prompted';
     connection.needsHandover = false;
     const { name, version, how, why } = connection;
-    this.#outbox.emit({
-      type: 'agent.connected',
-      data: { turnId: turn.id, name, version, conversationId, how, why },
-      bytes: null,
-    });
+    const isKnown = turn.isContinuing && how === 'warm';
+    if (!isKnown)
+      this.#outbox.emit({
+        type: 'agent.connected',
+        data: { turnId: turn.id, name, version, conversationId, how, why },
+        bytes: null,
+      });
     this.#outbox.request(connection, 'prompt', requests.prompt(conversationId, blocks), 0);
   }
 
@@ -199,7 +229,13 @@ export class AcpMachine {
     const { turn, conversationId } = this.state;
     if (turn === null || turn.isCancelled || turn.outcome !== null) return;
     turn.isCancelled = true;
-    if (turn.phase === 'prompted' && conversationId !== null && this.state.connection !== null) {
+    const hasStopped = turn.budget.question?.hasStopped === true;
+    if (
+      turn.phase === 'prompted' &&
+      !hasStopped &&
+      conversationId !== null &&
+      this.state.connection !== null
+    ) {
       this.#outbox.send(requests.cancelLine(conversationId));
       // Some agents never end a cancelled turn while a request of theirs is open.
       this.#permissions.cancelAll();
@@ -208,7 +244,7 @@ export class AcpMachine {
 
   /** A person answered. The row and the event are stored by whoever took the answer. */
   answer(permissionId: string, option: PermissionOption): void {
-    this.#permissions.answer(permissionId, option);
+    if (!this.#budget.answer(permissionId, option)) this.#permissions.answer(permissionId, option);
   }
 
   /** What people want of the agent's settings has changed: it reaches the agent while its turn runs. */
@@ -235,6 +271,7 @@ export class AcpMachine {
     for (const pending of connection.pending) if (pending.deadline !== null) pending.deadline += ms;
     connection.settledAt += ms;
     connection.settledBy += ms;
+    this.#budget.postpone(ms);
   }
 
   /** Everything since the last time, and the state is what it leads to. */
@@ -326,7 +363,7 @@ export class AcpMachine {
       return;
     }
     if (turn.isOverLimit) return;
-    this.#content?.apply(update, size);
+    this.#content?.apply(update, size, now);
   }
 
   #onRequest(id: RpcId, method: string, params: unknown, size: number): void {
@@ -342,6 +379,10 @@ export class AcpMachine {
         `request:${method}`,
         `The agent asked for ${cutText(method, 100)}, which is not offered`,
       );
+  }
+
+  #contentOf(turn: AgentTurn): TurnContent {
+    return new TurnContent(turn, this.#outbox, (usage, now) => this.#budget.count(usage, now));
   }
 
   #end(turn: AgentTurn, outcome: AgentTurnOutcome): void {

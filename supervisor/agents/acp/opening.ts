@@ -71,6 +71,7 @@ export class Opening {
         return;
       }
       this.#state.conversationId = opened.sessionId;
+      this.#state.reported = { tokens: 0, cost: 0 };
     } else {
       connection.how = what === 'load' ? 'loaded' : 'resumed';
       connection.needsHandover = false;

@@ -105,6 +105,26 @@ export const UNREAD: AgentTurnOutcome = {
   }),
 };
 
+/** A person stopped it at its budget. `use`: `it used 1,000 tokens`. */
+export function stoppedAtBudgetOutcome(use: string): AgentTurnOutcome {
+  return {
+    status: 'cancelled',
+    error: turnError('cancelled', 'The turn was stopped at its budget', {
+      why: use,
+      next: 'what it did so far is in the workspace and in the conversation; limits.tokens and limits.cost in holdfast.yaml set the budget',
+    }),
+  };
+}
+
+/** Beyond its budget it was told to stop, and went on. */
+export const UNSTOPPABLE: AgentTurnOutcome = {
+  status: 'failed',
+  error: turnError('agent_failed', 'The agent went on beyond its budget', {
+    why: 'it did not stop when it was told to, so its process was ended',
+    next: 'the next prompt starts it again',
+  }),
+};
+
 export function interruptedOutcome(why: string): AgentTurnOutcome {
   return {
     status: 'interrupted',

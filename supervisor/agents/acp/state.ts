@@ -85,6 +85,43 @@ export interface Wanted {
   readonly choices: readonly Choice[];
 }
 
+/** Tokens, or a cost in a currency of the agent's. */
+const AmountSchema = z.object({
+  used: z.number().nonnegative(),
+  isReported: z.boolean(),
+  /** A person is asked beyond this; null: never. */
+  limit: z.number().nonnegative().nullable(),
+  /** What the profile allows, and each answer again; null: no limit. */
+  step: z.number().nonnegative().nullable(),
+});
+
+const BudgetSchema = z.object({
+  tokens: AmountSchema,
+  cost: AmountSchema,
+  currency: z.string(),
+  question: z
+    .object({
+      id: PermissionIdSchema,
+      /** The agent has ended its prompt, as it was told to. */
+      hasStopped: z.boolean(),
+      answer: z.enum(['go', 'stop']).nullable(),
+      /** An agent that has not stopped by then is ended, ms since 1970. */
+      deadline: time,
+    })
+    .nullable(),
+});
+
+/** What a turn may use; null: as much as it likes. */
+export interface BudgetLimits {
+  readonly tokens: number | null;
+  readonly cost: number | null;
+}
+
+export function newBudget({ tokens, cost }: BudgetLimits): z.infer<typeof BudgetSchema> {
+  const amount = (limit: number | null) => ({ used: 0, isReported: false, limit, step: limit });
+  return { tokens: amount(tokens), cost: amount(cost), currency: '', question: null };
+}
+
 const AgentTurnSchema = z.object({
   id: z.string(),
   /** `prompted`: the prompt is stored as sent. It is never sent again to a process that may have received it. */
@@ -105,13 +142,17 @@ const AgentTurnSchema = z.object({
   storedBytes: count,
   limitBytes: count,
   isOverLimit: z.boolean(),
+  budget: BudgetSchema.default(() => newBudget({ tokens: null, cost: null })),
+  /** Its prompt was sent and ended at the budget: the agent is told to go on. */
+  isContinuing: z.boolean().default(false),
   outcome: AgentTurnOutcomeSchema.nullable(),
 });
 export type AgentTurn = z.infer<typeof AgentTurnSchema>;
 
 const WaitingPermissionSchema = z.object({
   id: PermissionIdSchema,
-  rpcId: RpcIdSchema,
+  /** Null: a question of ours, of which the agent knows nothing. */
+  rpcId: RpcIdSchema.nullable(),
   options: z.array(PermissionOptionSchema),
 });
 export type WaitingPermission = z.infer<typeof WaitingPermissionSchema>;
@@ -125,6 +166,10 @@ export const AcpStateSchema = z.object({
   offered: z.array(SettingSchema).default([]),
   /** The revisions of the choices that the agent was asked to take, by setting. */
   taken: z.record(z.string(), count).default({}),
+  /** What the agent has reported last: tokens in its context, and the cost of its conversation. */
+  reported: z
+    .object({ tokens: z.number().nonnegative(), cost: z.number().nonnegative() })
+    .default({ tokens: 0, cost: 0 }),
   connection: ConnectionSchema.nullable(),
   turn: AgentTurnSchema.nullable(),
   waiting: z.array(WaitingPermissionSchema),
@@ -149,6 +194,7 @@ export const NO_CONVERSATION: AcpState = {
   kept: {},
   offered: [],
   taken: {},
+  reported: { tokens: 0, cost: 0 },
   connection: null,
   turn: null,
   waiting: [],

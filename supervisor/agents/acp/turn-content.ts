@@ -4,6 +4,7 @@ import { OpenMessage } from './messages.ts';
 import type { Outbox } from './outbox.ts';
 import type { AgentTurn, Tool } from './state.ts';
 import { ToolCalls } from './tool-calls.ts';
+import type { Usage } from './turn-budget.ts';
 import { ChunkSchema, ToolUpdateSchema, type Update, UsageSchema, textOf } from './wire.ts';
 
 const PLAN_BYTES = 256 * 1024;
@@ -14,20 +15,23 @@ export class TurnContent {
   readonly #outbox: Outbox;
   readonly #message: OpenMessage;
   readonly #tools: ToolCalls;
+  readonly #reportUsage: (usage: Usage, now: number) => void;
   #plan: Update | null = null;
   #lastPlan: string | null = null;
   #usage: NewEvent | null = null;
   #live: LiveText[] = [];
 
-  constructor(turn: AgentTurn, outbox: Outbox) {
+  /** `onUsage`: the agent reports what it has used. */
+  constructor(turn: AgentTurn, outbox: Outbox, onUsage: (usage: Usage, now: number) => void) {
     this.#turn = turn;
+    this.#reportUsage = onUsage;
     this.#outbox = outbox;
     this.#message = new OpenMessage(turn);
     this.#tools = new ToolCalls(turn);
   }
 
   /** An update of the turn, in a message of `size` bytes. */
-  apply(update: Update, size: number): void {
+  apply(update: Update, size: number, now: number): void {
     switch (update.sessionUpdate) {
       case 'agent_message_chunk': {
         this.#onChunk('agent', update);
@@ -46,7 +50,7 @@ export class TurnContent {
         this.#plan = update;
         return;
       case 'usage_update': {
-        this.#onUsage(update);
+        this.#onUsage(update, now);
         return;
       }
       case 'user_message_chunk':
@@ -108,7 +112,7 @@ export class TurnContent {
     if (live !== null) this.#live.push(live);
   }
 
-  #onUsage(update: unknown): void {
+  #onUsage(update: unknown, now: number): void {
     const { success, data } = UsageSchema.safeParse(update);
     if (!success) return;
     const { used = null, size = null, cost = null } = data;
@@ -125,6 +129,7 @@ export class TurnContent {
       },
       bytes: null,
     };
+    this.#reportUsage({ used, cost }, now);
   }
 
   #closeMessage(): void {

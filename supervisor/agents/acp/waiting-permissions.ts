@@ -7,7 +7,7 @@ import { type NewPermission, type SettledPermission, contentOfJson } from './eff
 import type { Outbox } from './outbox.ts';
 import { automaticAnswer, commandOf, optionsOf } from './permission-requests.ts';
 import * as requests from './requests.ts';
-import type { AcpState } from './state.ts';
+import type { AcpState, WaitingPermission } from './state.ts';
 import type { TurnContent } from './turn-content.ts';
 import { PermissionParamsSchema, RPC_ERRORS, type RpcId, ToolUpdateSchema } from './wire.ts';
 
@@ -32,7 +32,7 @@ export class WaitingPermissions {
   /** A request of the agent, in a message of `size` bytes. `content`: of the turn that runs. */
   onRequest(rpcId: RpcId, params: unknown, size: number, content: TurnContent | null): void {
     const { turn, waiting } = this.#state;
-    if (turn?.phase !== 'prompted' || turn.isCancelled || turn.isOverLimit) {
+    if (turn?.phase !== 'prompted' || turn.isCancelled || turn.isOverLimit || turn.budget.question !== null) {
       this.#outbox.send(requests.permissionLine(rpcId, null));
       return;
     }
@@ -94,9 +94,29 @@ export class WaitingPermissions {
 
   /** A person answered. The row and the event are stored by whoever took the answer. */
   answer(permissionId: string, option: PermissionOption): void {
+    this.#reply(this.take(permissionId), option);
+  }
+
+  /** It waits no more. */
+  take(permissionId: string): WaitingPermission | undefined {
     const at = this.#state.waiting.findIndex(({ id }) => id === permissionId);
-    const [permission] = at === -1 ? [] : this.#state.waiting.splice(at, 1);
-    if (permission !== undefined) this.#outbox.send(requests.permissionLine(permission.rpcId, option.id));
+    return at === -1 ? undefined : this.#state.waiting.splice(at, 1)[0];
+  }
+
+  /** A question of ours, always for a person: what the profile says about permissions does not answer it. */
+  ask({
+    id,
+    title,
+    options,
+  }: Pick<NewPermission, 'id' | 'title'> & { readonly options: PermissionOption[] }): void {
+    const { turn } = this.#state;
+    if (turn === null) return;
+    const asked = { id, turnId: turn.id, kind: 'other', title, options } as const;
+    const { id: permissionId, ...rest } = asked;
+    const data = { permissionId, ...rest, call: null, content: null };
+    this.#outbox.emit({ type: 'permission.asked', data, bytes: null });
+    this.#outbox.ask({ ...asked, locations: [], command: null });
+    this.#state.waiting.push({ id, rpcId: null, options });
   }
 
   /** Nobody can answer them any more. */
@@ -131,6 +151,11 @@ export class WaitingPermissions {
     if (answer !== null) this.#settle(asked.id, answer.option, answer.by);
   }
 
+  #reply(permission: WaitingPermission | undefined, option: PermissionOption | null): void {
+    const rpcId = permission?.rpcId ?? null;
+    if (rpcId !== null) this.#outbox.send(requests.permissionLine(rpcId, option?.id ?? null));
+  }
+
   /** `line`: to the agent, instead of the answer. */
   #settle(
     id: string,
@@ -139,10 +164,10 @@ export class WaitingPermissions {
     line: Buffer | null = null,
   ): void {
     const { turn } = this.#state;
-    const at = this.#state.waiting.findIndex((one) => one.id === id);
-    const [permission] = at === -1 ? [] : this.#state.waiting.splice(at, 1);
+    const permission = this.take(id);
     if (permission === undefined || turn === null) return;
-    this.#outbox.send(line ?? requests.permissionLine(permission.rpcId, option?.id ?? null));
+    if (line === null) this.#reply(permission, option);
+    else this.#outbox.send(line);
     this.#outbox.settle({ id, option, by });
     const data = { permissionId: permission.id, turnId: turn.id, option, by };
     this.#outbox.emit({ type: 'permission.answered', data, bytes: null });

@@ -154,7 +154,7 @@ export const PermissionOptionOfAgentSchema = z.object({
 export const UsageSchema = z.object({
   used: lenient(z.int().nonnegative()),
   size: lenient(z.int().nonnegative()),
-  cost: lenient(z.object({ amount: z.number().nonnegative(), currency: text(10) })),
+  cost: lenient(z.object({ amount: z.number().nonnegative().max(1e12), currency: text(10) })),
 });
 
 export const CancelRequestSchema = z.object({ requestId: RpcIdSchema });

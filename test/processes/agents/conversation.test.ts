@@ -242,6 +242,32 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     expect(given.read('agent.chosen')).toEqual([]);
   });
 
+  test('a turn that has used its budget waits for a person, over a restart, and goes on or stops', async () => {
+    const given = givenConversation({ permissions: 'allow', budget: { tokens: 1000, cost: null } });
+    const first = await given.prompt('usage 1200', 'sleep 60000', 'say never');
+    await until(() => given.waitingPermissions().length === 1);
+    const [question] = given.waitingPermissions();
+    expect(question?.title).toBe('The turn has used 1,200 tokens of 1,000. Go on?');
+    expect(question?.options.map(({ id }) => id)).toEqual(['more', 'unlimited', 'stop']);
+    await given.restart();
+    await given.resume(first);
+    given.permissions.answer(question?.id ?? '', 'allow_once', 'cli', undefined);
+    expect(await given.outcome(first)).toEqual({ status: 'succeeded', error: null });
+    expect(given.read('agent.connected', first)).toHaveLength(1);
+
+    const second = await given.prompt('recall', 'usage 2300', 'sleep 60000');
+    await until(() => given.waitingPermissions().length === 1);
+    expect(given.said(second)).toMatch(/never\|Go on where you stopped[^|]*\|recall/s);
+    given.permissions.answer(given.waitingPermissions()[0]?.id ?? '', 'reject_once', 'cli', undefined);
+    expect((await given.outcome(second)).error?.message).toBe('The turn was stopped at its budget');
+
+    // The budget is that of a turn, and the process stays.
+    const third = await given.prompt('usage 3200', 'count');
+    expect((await given.outcome(third)).status).toBe('succeeded');
+    expect(given.connected(third)?.how).toBe('warm');
+    expect((await given.events.verify(SESSION)).ok).toBe(true);
+  });
+
   test('a permission waits for a person, is answered once, and the agent hears it', async () => {
     const given = givenConversation();
     const turn = await given.prompt('permission npm test', 'say done');

@@ -2,13 +2,16 @@ import { expect, test } from 'vitest';
 import { PERMISSION_LIMITS } from '../../../protocol/permissions.ts';
 import type { Permissions } from '../../../protocol/profile.ts';
 import { AcpMachine } from '../../../supervisor/agents/acp/machine.ts';
-import { NO_CONVERSATION } from '../../../supervisor/agents/acp/state.ts';
+import { type BudgetLimits, NO_CONVERSATION } from '../../../supervisor/agents/acp/state.ts';
+
+const NO_BUDGET: BudgetLimits = { tokens: null, cost: null };
 
 /** A machine whose turn waits for the answer to its prompt. */
 function givenPrompted(
   limitBytes = 2 ** 30,
   opened: object = {},
   permissionPolicy: Permissions = 'ask',
+  budget: BudgetLimits = NO_BUDGET,
 ): AcpMachine {
   let permissions = 0;
   const machine = new AcpMachine(NO_CONVERSATION, {
@@ -16,7 +19,7 @@ function givenPrompted(
     permissions: permissionPolicy,
     newPermissionId: () => `perm-${String(permissions++).padStart(16, 'a')}`,
   });
-  machine.beginTurn({ id: 'turn-aaaaaaaaaaaaaaaa', model: null, choices: [], limitBytes }, 0);
+  machine.beginTurn({ id: 'turn-aaaaaaaaaaaaaaaa', model: null, choices: [], limitBytes, budget }, 0);
   machine.processStarted(0, false);
   receive(machine, { id: 1, result: { protocolVersion: 1 } });
   receive(machine, { id: 2, result: { sessionId: 'one', ...opened } });
@@ -117,7 +120,10 @@ test('settings that an agent changes again and again are reported as they are in
     receive(machine, changed(option('mode', `between${nth}`)));
     expect(optionsIn(machine)).toEqual([]);
   }
-  machine.beginTurn({ id: 'turn-bbbbbbbbbbbbbbbb', model: null, choices: [], limitBytes: 2000 }, 0);
+  machine.beginTurn(
+    { id: 'turn-bbbbbbbbbbbbbbbb', model: null, choices: [], limitBytes: 2000, budget: NO_BUDGET },
+    0,
+  );
   expect(optionsIn(machine)).toEqual([{ turnId: null, option: 'mode', value: 'between99', by: 'agent' }]);
   machine.sendPrompt([{ type: 'text', text: 'again' }]);
   for (let nth = 0; nth < 100; nth++) {
@@ -131,11 +137,104 @@ test('an answer of the agent says what it set, and not who wanted it', () => {
     configOptions: [option('model', 'small'), option('mode', 'default')],
   });
   machine.endTurn();
-  machine.beginTurn({ id: 'turn-bbbbbbbbbbbbbbbb', model: 'large', choices: [], limitBytes: 2 ** 30 }, 0);
+  machine.beginTurn(
+    { id: 'turn-bbbbbbbbbbbbbbbb', model: 'large', choices: [], limitBytes: 2 ** 30, budget: NO_BUDGET },
+    0,
+  );
   const id = machine.state.connection?.pending.find(({ what }) => what === 'set')?.id;
   receive(machine, { id, result: { configOptions: [option('model', 'large'), option('mode', 'plan')] } });
   expect(optionsIn(machine)).toMatchObject([
     { option: 'model', value: 'large', by: 'person' },
     { option: 'mode', value: 'plan', by: 'agent' },
   ]);
+});
+
+const usage = (used: number, amount: number) => ({
+  method: 'session/update',
+  params: {
+    sessionId: 'one',
+    update: { sessionUpdate: 'usage_update', used, size: 10 ** 6, cost: { amount, currency: 'USD' } },
+  },
+});
+const answerOf = (id: string) => ({ id, name: id, kind: 'allow_once' }) as const;
+const sent = (machine: AcpMachine): { method?: string }[] =>
+  machine.takeCommit().lines.map((line) => JSON.parse(line.toString()) as { method?: string });
+
+test('beyond its budget a turn stops with a question, whatever the profile allows, and goes on with as much again', () => {
+  const machine = givenPrompted(2 ** 30, {}, 'allow', { tokens: 1000, cost: null });
+  receive(machine, usage(1000, 1));
+  expect(machine.takeCommit().asked).toEqual([]);
+  receive(machine, usage(1001, 1));
+  const { asked, lines } = machine.takeCommit();
+  expect(asked).toMatchObject([{ title: 'The turn has used 1,001 tokens of 1,000. Go on?' }]);
+  expect(lines.map((line) => (JSON.parse(line.toString()) as { method: string }).method)).toEqual([
+    'session/cancel',
+  ]);
+  // Asked once, and the agent gets nothing more allowed meanwhile.
+  receive(machine, usage(1500, 1));
+  receive(machine, {
+    id: 9,
+    method: 'session/request_permission',
+    params: { sessionId: 'one', options: [] },
+  });
+  expect(machine.takeCommit().asked).toEqual([]);
+  machine.answer(asked[0]?.id ?? '', answerOf('more'));
+  expect(machine.isReadyForPrompt).toBe(false);
+  receive(machine, { id: 3, result: { stopReason: 'cancelled' } });
+  expect(machine.outcome).toBeNull();
+  expect(machine.isReadyForPrompt).toBe(true);
+  machine.sendPrompt([{ type: 'text', text: 'go on' }]);
+  expect(sent(machine)).toMatchObject([{ method: 'session/prompt' }]);
+  // Its context was summarized, which gives nothing back.
+  receive(machine, usage(200, 1));
+  receive(machine, usage(1200, 1));
+  expect(machine.takeCommit().asked).toEqual([]);
+  receive(machine, usage(1201, 1));
+  expect(machine.takeCommit().asked).toMatchObject([
+    { title: 'The turn has used 2,501 tokens of 2,500. Go on?' },
+  ]);
+});
+
+test('a person stops a turn at its budget; the agent that was done just then has ended its turn', () => {
+  const stopped = givenPrompted(2 ** 30, {}, 'ask', { tokens: null, cost: 2 });
+  receive(stopped, usage(10, 2.5));
+  const [question] = stopped.takeCommit().asked;
+  expect(question?.title).toBe('The turn has cost 2.5 USD of 2. Go on?');
+  receive(stopped, { id: 3, error: { code: 1, message: 'aborted' } });
+  expect(stopped.outcome).toBeNull();
+  stopped.answer(question?.id ?? '', answerOf('stop'));
+  expect(stopped.outcome).toMatchObject({
+    status: 'cancelled',
+    error: { message: 'The turn was stopped at its budget', data: { why: 'it used 10 tokens and 2.5 USD' } },
+  });
+
+  const done = givenPrompted(2 ** 30, {}, 'ask', { tokens: null, cost: 2 });
+  receive(done, usage(10, 2.5));
+  receive(done, { id: 3, result: { stopReason: 'end_turn' } });
+  expect(done.outcome?.status).toBe('succeeded');
+  const { settled, events } = done.takeCommit();
+  expect(settled).toMatchObject([{ option: null, by: { kind: 'turn' } }]);
+  expect(events.flatMap(({ data }) => ('code' in data ? [data.code] : []))).toEqual(['over_budget']);
+});
+
+test('an agent that goes on beyond its budget is found; a cancelled turn ends though its agent has stopped', () => {
+  const machine = givenPrompted(2 ** 30, {}, 'ask', { tokens: 5, cost: null });
+  receive(machine, usage(6, 0));
+  expect(machine.isUnstoppable(9_999)).toBe(false);
+  expect(machine.nextTick).toBe(10_000);
+  expect(machine.isUnstoppable(10_000)).toBe(true);
+  receive(machine, { id: 3, result: { stopReason: 'cancelled' } });
+  expect(machine.isUnstoppable(10_000)).toBe(false);
+  machine.cancel();
+  expect(machine.outcome?.status).toBe('cancelled');
+});
+
+test('a limit that an agent does not report against is said to have no effect', () => {
+  const machine = givenPrompted(2 ** 30, {}, 'ask', { tokens: 5, cost: 1 });
+  // What no counter can hold is not reported either.
+  receive(machine, usage(1e300, 1e300));
+  receive(machine, { id: 3, result: { stopReason: 'end_turn' } });
+  const codes = machine.takeCommit().events.flatMap(({ data }) => ('code' in data ? [data.code] : []));
+  expect(codes).toEqual(['unknown:limits.tokens', 'unknown:limits.cost']);
+  expect(machine.outcome?.status).toBe('succeeded');
 });

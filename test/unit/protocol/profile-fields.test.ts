@@ -102,6 +102,8 @@ const USES: Readonly<Record<string, object>> = {
   'limits.cpus': { limits: { cpus: 1 } },
   'limits.pids': { limits: { pids: 100 } },
   'limits.output': { limits: { output: '1GiB' } },
+  'limits.tokens': { agent: { protocol: 'acp', command: ['a'] }, limits: { tokens: 200_000 } },
+  'limits.cost': { agent: { protocol: 'acp', command: ['a'] }, limits: { cost: 2.5 } },
   'limits.home': { limits: { home: '1GiB' } },
   permissions: { permissions: 'ask' },
   'permissions.*.rules': { permissions: { rules: [PERMISSION_RULE] } },
