@@ -1,7 +1,9 @@
 import { z } from 'zod';
+import { CheckRunIdSchema, CheckSubjectSchema } from './checks.ts';
 import { ContentSchema } from './contents.ts';
 import { HandoffIdSchema, HandoffTargetSchema, ManifestIdSchema } from './handoff.ts';
 import { HomeIdSchema, SessionIdSchema, SessionRefSchema, SnapshotIdSchema, TurnIdSchema } from './ids.ts';
+import { ReviewIdSchema } from './review.ts';
 
 /** Characters of an envelope in a file. */
 export const ENVELOPE_CHARACTERS = 2 ** 20;
@@ -18,13 +20,18 @@ export const EnvelopeSchema = z.strictObject({
 export type Envelope = z.infer<typeof EnvelopeSchema>;
 
 export const MANIFEST_LIMITS = {
-  /** Turns, hosts and steps of handoffs that a manifest lists; it counts the others. */
+  /** Turns, hosts, steps of handoffs, checks and changed files that a manifest lists; it counts the others. */
   turns: 200,
   hosts: 200,
   handoffs: 100,
+  checks: 50,
+  changes: 100,
   /** The newest events of the history that it looks at, and ms until it stops looking. */
   events: 100_000,
   readMs: 5000,
+  /** The same for one that is made with a snapshot or a resume. */
+  eventsByItself: 20_000,
+  readMsByItself: 500,
 } as const;
 
 export const MANIFEST_TYPE = 'urn:holdfast:manifest:1';
@@ -35,6 +42,8 @@ const text = z.string().max(4096);
 const hash = z.string().regex(/^[0-9a-f]{64}$/);
 const gitId = z.string().regex(/^(?:[0-9a-f]{40}|[0-9a-f]{64})$/);
 const time = z.string().max(40);
+
+export const MANIFEST_REASONS = ['now', 'handoff', 'snapshot', 'resume'] as const;
 
 /** A step of a handoff: `approved` is what a person agreed to before anything was written. */
 export const ManifestHandoffSchema = z.object({
@@ -63,11 +72,28 @@ export const ManifestHostSchema = z.object({
   bytesIn: count,
 });
 
+/** A check of the profile that has ended. */
+export const ManifestCheckSchema = z.object({
+  id: CheckRunIdSchema,
+  name: z.string().max(64),
+  /** SHA-256 of the command. */
+  command: hash,
+  of: CheckSubjectSchema,
+  /** The tree that it judged; `accepted`: the accepted tree of the review, of a check of that. */
+  tree: hash,
+  accepted: hash.nullable(),
+  exitCode: z.number().int(),
+  at: time,
+});
+
 /** What a session did, as far as the supervisor has it in the history. */
 export const ManifestSchema = z.object({
   id: ManifestIdSchema,
-  /** `handoff`: stored with it. `now`: made because somebody asked. */
-  reason: z.enum(['now', 'handoff']),
+  /**
+   * `handoff`: stored with it. `now`: made because somebody asked. `snapshot`, `resume`: made by itself when a snapshot was created
+   * or a sandbox was started; lists and history are as of that moment.
+   */
+  reason: z.enum(MANIFEST_REASONS),
   /** The handoff that it was made for. */
   handoff: HandoffIdSchema.nullable(),
   madeAt: time,
@@ -136,6 +162,32 @@ export const ManifestSchema = z.object({
     total: count,
     listed: z.array(ManifestHandoffSchema).max(MANIFEST_LIMITS.handoffs),
   }),
+  /** The newest first. Null in manifests of earlier versions, as are the fields below. */
+  checks: z
+    .object({ total: count, listed: z.array(ManifestCheckSchema).max(MANIFEST_LIMITS.checks) })
+    .nullable()
+    .default(null),
+  /** What people answered when the agent asked for a permission. */
+  permissions: z.object({ asked: count, allowed: count, rejected: count }).nullable().default(null),
+  /** The session's review, or the newest that has ended: paths by what was decided. `partly`: by lines. Null for none. */
+  review: z
+    .object({ id: ReviewIdSchema, ended: z.boolean(), accepted: count, rejected: count, partly: count })
+    .nullable()
+    .default(null),
+  /**
+   * Files of the newest snapshot that differ from what the workspace began with. `complete`: all were counted. Null if the
+   * trees cannot be compared.
+   */
+  changes: z
+    .object({
+      counted: count,
+      complete: z.boolean(),
+      listed: z.array(z.string().max(300)).max(MANIFEST_LIMITS.changes),
+    })
+    .nullable()
+    .default(null),
+  /** What prepared the image of the sandbox: equal keys make equal images. Null without a setup. */
+  setup: z.object({ key: text, imageId: text.nullable() }).nullable().default(null),
   /** The last event and its hash, which covers all events before it. Lists and totals are of the events from `first` on. */
   history: z.object({ seq: count, hash, first: count }),
 });
@@ -167,15 +219,31 @@ export const MANIFEST_EVENTS = {
   }),
 } as const;
 
+export const KeptManifestSchema = z.object({
+  id: ManifestIdSchema,
+  reason: z.enum(MANIFEST_REASONS),
+  madeAt: time,
+  /** What it was made for. */
+  handoff: HandoffIdSchema.nullable(),
+  snapshot: SnapshotIdSchema.nullable(),
+});
+
 /** client → supervisor. Part of METHODS. */
 export const MANIFEST_METHODS = {
   /**
-   * Makes and signs a manifest of what is there now, which is not kept; with `id` returns one that was made at a handoff.
-   * Fails with `not_found` if the session has none with this id.
+   * Makes and signs a manifest of what is there now, which is not kept; with `id` returns one that is kept. Fails with `not_found`
+   * if the session has none with this id.
    */
   'manifest/show': {
     params: z.object({ session: SessionRefSchema, id: ManifestIdSchema.optional() }),
     result: z.object({ envelope: EnvelopeSchema }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
+  /** The manifests of a session that are kept, the newest first: all those of handoffs, and the newest of the others. */
+  'manifest/list': {
+    params: z.object({ session: SessionRefSchema }),
+    result: z.object({ manifests: z.array(KeptManifestSchema) }),
     repeat: 'safe',
     whenDamaged: 'refused',
   },

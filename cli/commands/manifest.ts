@@ -24,6 +24,7 @@ const LISTED_HOSTS = 10;
 export function registerManifests(registry: Registry): void {
   const group = registry.group('manifest', 'signed statements of what a session did');
   registerShow(registry, group);
+  registerList(registry, group);
   registerVerify(registry, group);
   registerDiff(registry, group);
 
@@ -51,14 +52,14 @@ function registerShow(registry: Registry, group: Group): void {
   const command = registry
     .command(group, {
       usage: 'show <session>',
-      description: 'make and sign a manifest of what a session did so far, or show that of a handoff',
+      description: 'make and sign a manifest of what a session did so far, or show one that is kept',
       operands: ['session'],
       examples: [
         'holdfast manifest show default',
         'holdfast manifest show default --output default.manifest.json',
       ],
     })
-    .option('--id <manifest>', 'the one of a handoff, by the id in the trailer of its commit')
+    .option('--id <manifest>', 'one that is kept: `manifest list` and the trailer of a commit name them')
     .option('--output <file>', 'also save the signed envelope in this new file');
   registry.setAction(command, async (context, { id, output }: ShowOptions, session: string) => {
     const { envelope } = await context.call('manifest/show', {
@@ -75,6 +76,28 @@ function registerShow(registry: Registry, group: Group): void {
       await context.print(...describe(statement));
       if (file !== null) await context.printNote(`Saved: ${sanitizeLine(file)}`);
     }
+    return undefined;
+  });
+}
+
+function registerList(registry: Registry, group: Group): void {
+  const command = registry.command(group, {
+    usage: 'list <session>',
+    description: 'list the manifests that were made at handoffs, snapshots and resumes, the newest first',
+    operands: ['session'],
+  });
+  registry.setAction(command, async (context, _options, session: string) => {
+    const { manifests } = await context.call('manifest/list', { session });
+    if (context.json) {
+      await context.printJson({ manifests });
+      return undefined;
+    }
+    if (manifests.length === 0) await context.printHint('No manifest is kept of this session yet');
+    await context.print(
+      ...manifests.map(({ id, reason, madeAt, handoff, snapshot }) =>
+        [id, madeAt, reason, handoff ?? snapshot ?? ''].join('  ').trimEnd(),
+      ),
+    );
     return undefined;
   });
 }
@@ -119,12 +142,18 @@ function registerVerify(registry: Registry, group: Group): void {
 
 function registerDiff(registry: Registry, group: Group): void {
   const command = registry.command(group, {
-    usage: 'diff <a> <b>',
-    description: 'compare two manifests, each a saved file or a session; signatures are not checked',
+    usage: 'diff <a> [b]',
+    description:
+      'compare two manifests, each a saved file or a session, or the last that is kept of a session with what is there now; signatures are not checked',
     operands: ['session', 'session'],
+    examples: [
+      'holdfast manifest diff before.manifest.json default',
+      'holdfast manifest diff default               what happened since the last snapshot, resume or handoff',
+    ],
   });
-  registry.setAction(command, async (context, _options, a: string, b: string) => {
-    const differences = manifestDifferences(await readManifest(context, a), await readManifest(context, b));
+  registry.setAction(command, async (context, _options, a: string, b: string | undefined) => {
+    const before = b === undefined ? await lastKept(context, a) : await readManifest(context, a);
+    const differences = manifestDifferences(before, await readManifest(context, b ?? a));
     if (context.json) {
       await context.printJson({ differences });
       return undefined;
@@ -145,6 +174,20 @@ function registerDiff(registry: Registry, group: Group): void {
 async function readManifest(context: Context, what: string): Promise<Manifest> {
   const statement = readUnverified(await readEnvelope(context, what));
   if (statement === null) throw notAManifest(what);
+  return statement.predicate;
+}
+
+/** The newest manifest that is kept of a session. */
+async function lastKept(context: Context, session: string): Promise<Manifest> {
+  const [newest] = (await context.call('manifest/list', { session })).manifests;
+  if (newest === undefined) {
+    throw new HoldfastError('not_found', `No manifest of ${session} is kept yet`, {
+      next: 'one is made with each snapshot and each resume; or compare with a saved file',
+    });
+  }
+  const { envelope } = await context.call('manifest/show', { session, id: newest.id });
+  const statement = readUnverified(JSON.stringify(envelope));
+  if (statement === null) throw notAManifest(newest.id);
   return statement.predicate;
 }
 
@@ -215,6 +258,7 @@ function notAManifest(what: string): HoldfastError {
 
 function describe({ subject, predicate: manifest }: ManifestStatement): string[] {
   const { session, snapshot, base, image, turns, egress, credentials, handoffs, history } = manifest;
+  const { checks, permissions, review, changes, setup } = manifest;
   const rows: [string, string][] = [
     [
       'Manifest',
@@ -231,6 +275,7 @@ function describe({ subject, predicate: manifest }: ManifestStatement): string[]
       'Image',
       image === null ? 'none yet' : `${image.name}${image.identity === null ? '' : ` ${image.identity}`}`,
     ],
+    ...(setup === null ? [] : [['Setup', `key ${setup.key}`] satisfies [string, string]]),
     ['Model', session.model ?? 'not chosen'],
     ['Memory', manifest.memory === 0 ? 'none' : `version ${manifest.memory}`],
     ['Credentials', credentials.map(({ name, host }) => `${name} (${host})`).join(', ') || 'none'],
@@ -253,6 +298,30 @@ function describe({ subject, predicate: manifest }: ManifestStatement): string[]
         `${host}:${port}  ${allowed} allowed, ${denied} denied, ${formatSize(bytesOut)} sent`,
       ]),
     ...more(egress.hosts, Math.min(egress.listed.length, LISTED_HOSTS)),
+    [
+      'Permissions',
+      permissions === null
+        ? 'unknown'
+        : `${permissions.asked} asked, ${permissions.allowed} allowed, ${permissions.rejected} rejected`,
+    ],
+    [
+      'Changed',
+      changes === null ? 'unknown' : `${changes.counted}${changes.complete ? '' : ' or more'} files`,
+    ],
+    [
+      'Review',
+      review === null
+        ? 'none'
+        : `${review.accepted} accepted, ${review.rejected} rejected, ${review.partly} in part${review.ended ? ', ended' : ''}`,
+    ],
+    ['Checks', checks === null ? 'unknown' : checks.total === 0 ? 'none' : pluralize(checks.total, 'result')],
+    ...(checks?.listed ?? [])
+      .slice(0, LISTED_TURNS)
+      .map(({ name, at, exitCode, tree }): [string, string] => [
+        '',
+        `${name}  ${at}  exit code ${exitCode}  tree ${tree.slice(0, 16)}`,
+      ]),
+    ...more(checks?.total ?? 0, Math.min(checks?.listed.length ?? 0, LISTED_TURNS)),
     ['Handoffs', handoffs.total === 0 ? 'none' : pluralize(handoffs.total, 'step')],
     ...handoffs.listed
       .slice(0, LISTED_TURNS)

@@ -6,6 +6,7 @@ import { sanitize } from '../base/sanitize.ts';
 import { manifestFacts } from './manifest-words.ts';
 
 const LABEL_WIDTH = 18;
+const MAX_CHECKS = 10;
 
 /**
  * A signed envelope as a text that people read: whether its signature holds, what it says, and what it does not prove. What
@@ -27,7 +28,7 @@ export function manifestText(envelope: string, publicKey: KeyObject, keyOf: stri
 }
 
 function describe({ subject, predicate }: ManifestStatement): string[] {
-  const { id, madeAt, handoff, session, credentials, egress } = predicate;
+  const { id, madeAt, handoff, session, credentials, egress, checks, review } = predicate;
   const rows: (readonly [string, string])[] = [
     ['Manifest', handoff === null ? id : `${id}, of ${handoff}`],
     ['Made', madeAt],
@@ -36,6 +37,17 @@ function describe({ subject, predicate }: ManifestStatement): string[] {
     // The editor marks a middle dot as a letter that looks like another one.
     ...manifestFacts(predicate).map(({ label, value }) => [label, value.replaceAll(' · ', ', ')] as const),
     ['Credentials', credentials.map(({ name, host }) => `${name} (${host})`).join(', ') || 'none'],
+    ...(review === null
+      ? []
+      : [
+          [
+            'Review',
+            `${review.accepted} accepted, ${review.rejected} rejected, ${review.partly} in part`,
+          ] as const,
+        ]),
+    ...(checks?.listed ?? [])
+      .slice(0, MAX_CHECKS)
+      .map(({ name, exitCode, at }) => ['Check', `${name}: exit code ${exitCode}, ${at}`] as const),
   ];
   const hosts = egress.listed.map(
     ({ host, port, allowed, denied, failed }) =>

@@ -23,7 +23,9 @@ import { DockerEngine } from '../engine/docker/engine.ts';
 import type { Engine } from '../engine/port.ts';
 import { Checks } from '../checks/checks.ts';
 import { sandboxOwner } from '../engine/sandbox-owner.ts';
+import { changedPaths } from '../handoff/changed-files.ts';
 import { HandoffService } from '../handoff/handoff-service.ts';
+import { AutomaticManifests } from '../manifests/automatic-manifests.ts';
 import { Manifests } from '../manifests/manifests.ts';
 import { Artifacts } from '../history/artifacts.ts';
 import { Contents } from '../history/contents.ts';
@@ -89,6 +91,7 @@ import { ClientNames } from '../rpc/client-names.ts';
 import { SidecarProcessChannel } from '../workspace/sidecar-process-channel.ts';
 import { Freezes } from '../store/freezes.ts';
 import type { Home } from '../store/home.ts';
+import { KeptManifestRows } from '../store/kept-manifests.ts';
 import { Operations } from '../store/operations.ts';
 import { Profiles } from '../store/profiles.ts';
 import { DiskReserve } from '../store/reserve.ts';
@@ -173,12 +176,7 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
     { ...storage, ...sandboxes, ...snapshots, ...sessions, filesConnections },
     program,
   );
-  const manifests = new Manifests({
-    ...storage,
-    memoryVersion: (sessionId) => storage.sessionMemory.show(sessionId)?.version ?? 0,
-    baseOf: (session) => snapshots.baseTrees.find(session),
-    log: log.child('manifests'),
-  });
+  const { manifests, automaticManifests } = createManifests({ ...storage, ...snapshots, ...sessions }, log);
   return {
     ...storage,
     ...network,
@@ -197,6 +195,7 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
       ...work,
       ...sessions,
       ...review,
+      automaticManifests,
     }),
     handoffs: new HandoffService({
       ...storage,
@@ -207,6 +206,7 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
     }),
     checks: new Checks({ ...storage, ...snapshots, ...work, ...sessions, ...review }),
     manifests,
+    automaticManifests,
     profileService: createProfiles({ ...storage, ...network, ...sessions }, program, log),
     deletedSessions: new DeletedSessionContents({ ...storage, log: log.child('history') }),
     clients: new ClientNames(),
@@ -743,6 +743,28 @@ function createHostFeed(below: Storage & SnapshotLayer & { readonly views: Sessi
   events.subscribeAll((event) => feed.handleEvent(event));
   engine.onStatus((status) => feed.handleEngineStatus(status));
   return feed;
+}
+
+/** Statements of what sessions did. */
+function createManifests(below: Storage & SnapshotLayer & SessionLayer, log: Log) {
+  const { database, sessionMemory, baseTrees, stores, removal } = below;
+  const kept = new KeptManifestRows(database);
+  const setups = new SetupRows(database);
+  const manifests = new Manifests({
+    ...below,
+    kept,
+    memoryVersion: (sessionId) => sessionMemory.show(sessionId)?.version ?? 0,
+    baseOf: (session) => baseTrees.find(session),
+    setupOf: (profile, image) => {
+      const setup = setups.list(profile).find((one) => one.image === image);
+      return setup === undefined ? null : { key: setup.key, imageId: setup.imageId };
+    },
+    changesBetween: ({ lineage }, before, after) => changedPaths(stores, lineage, { before, after }),
+    log: log.child('manifests'),
+  });
+  removal.sessionDeleted.on(({ id }) => kept.removeOfSession(id));
+  const automaticManifests = new AutomaticManifests({ ...below, manifests, log: log.child('manifests') });
+  return { manifests, automaticManifests };
 }
 
 /** What people decide about the changes of agents. */

@@ -7,6 +7,7 @@ import type { SidecarConnections } from '../sandboxes/sidecar-connections.ts';
 import type { DrainedSessions } from '../sessions/drained-sessions.ts';
 import type { InterruptedWork } from '../sessions/interrupted-work.ts';
 import type { Conversations } from '../conversation/conversations.ts';
+import type { AutomaticManifests } from '../manifests/automatic-manifests.ts';
 import type { TextComparison } from '../reviews/text-comparison.ts';
 import type { Comparisons } from '../snapshots/comparisons.ts';
 import type { Hydration } from '../snapshots/hydration.ts';
@@ -38,6 +39,7 @@ export interface SessionRuntimeOptions {
   readonly turnSnapshots: TurnSnapshots;
   readonly comparisons: Comparisons;
   readonly reviewTexts: TextComparison;
+  readonly automaticManifests: AutomaticManifests;
   readonly maintenance: SnapshotMaintenance;
   readonly hydration: Hydration;
   readonly queue: TurnQueue;
@@ -115,6 +117,7 @@ export class SessionRuntime {
     await this.#services.agentConversations.detach();
     await queue.detach();
     await turnSnapshots.close();
+    await this.#services.automaticManifests.close();
     await reconciler.stop();
     await sessionMutex.drained();
     await background.settled();

@@ -4,9 +4,10 @@ import { formatPath, parsePath } from '../../protocol/paths.ts';
 import { TimeSlice } from '../../protocol/time-slice.ts';
 import { readContent } from '../../snapshot-format/content.ts';
 import { parseRoot, type TreeEntry } from '../../snapshot-format/entries.ts';
-import { type Hash, OBJECT_KINDS, type ObjectReader } from '../../snapshot-format/objects.ts';
+import { type Hash, OBJECT_KINDS, type ObjectReader, parseHash } from '../../snapshot-format/objects.ts';
 import { differences } from '../snapshots/compare/differences.ts';
 import { haveSameContent } from '../snapshots/compare/entry-equality.ts';
+import type { LineageStores } from '../snapshots/store/lineage-stores.ts';
 
 const EXECUTABLE = 0o100;
 /** Characters of one page, so that the answer fits into one line of at most 1 MiB. */
@@ -57,6 +58,27 @@ export async function changesPage(
     characters += 200 + 3 * file.path.reduce((sum, name) => sum + name.length + 1, 0);
   }
   return { files, nextCursor: null };
+}
+
+/**
+ * The files that differ, by path and as far as one page has them. Null if one of the trees is not stored or damaged.
+ */
+export async function changedPaths(
+  stores: Pick<LineageStores, 'use'>,
+  lineage: string,
+  { before, after }: { readonly before: string; readonly after: string },
+): Promise<{ readonly paths: string[]; readonly complete: boolean } | null> {
+  try {
+    return await stores.use(lineage, async (store) => {
+      const trees = { before: parseHash(before), after: parseHash(after) };
+      if (store.find(trees.before) === null || store.find(trees.after) === null) return null;
+      const { files, nextCursor } = await changesPage(store, trees, undefined);
+      return { paths: files.map(({ path }) => formatPath(path)), complete: nextCursor === null };
+    });
+  } catch (error) {
+    if (error instanceof HoldfastError) return null;
+    throw error;
+  }
 }
 
 export function entryOf({ path, before, after }: ChangedFile): HandoffEntry {

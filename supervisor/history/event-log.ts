@@ -51,8 +51,10 @@ export interface ReadOptions {
   readonly after?: number | undefined;
   /** Default 1,000. */
   readonly limit?: number | undefined;
-  /** Finds events that earlier versions stored under another type, too. */
-  readonly type?: string | undefined;
+  /** Only events of this type or these. Finds those that earlier versions stored under another type, too. */
+  readonly type?: string | readonly string[] | undefined;
+  /** Only events up to this seq. */
+  readonly upTo?: number | undefined;
 }
 
 /** Events of one session, in order. */
@@ -127,13 +129,15 @@ export class EventLog {
    * empty.
    */
   read(sessionId: string, options: ReadOptions = {}): SessionEvent[] {
-    const { after = 0, limit = 1000, type } = options;
+    const { after = 0, limit = 1000, type, upTo = Number.MAX_SAFE_INTEGER } = options;
     const rows = this.#database.iterate(
-      `SELECT * FROM events WHERE sessionId = ? AND seq > ? AND (?3 IS NULL OR type IN (SELECT value FROM json_each(?3))) ORDER BY seq LIMIT ?4`,
+      `SELECT * FROM events WHERE sessionId = ? AND seq > ? AND seq <= ?5
+       AND (?3 IS NULL OR type IN (SELECT value FROM json_each(?3))) ORDER BY seq LIMIT ?4`,
       sessionId,
       after,
-      type === undefined ? null : JSON.stringify(storedTypes(type)),
+      type === undefined ? null : JSON.stringify([type].flat().flatMap(storedTypes)),
       limit,
+      upTo,
     );
     const events: SessionEvent[] = [];
     let bytes = 0;

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import type { Content } from '../../protocol/contents.ts';
 import type { SessionEvent } from '../../protocol/entities.ts';
@@ -6,6 +7,11 @@ import { MANIFEST_LIMITS, type Manifest } from '../../protocol/manifest.ts';
 import type { EventLog, Head } from '../history/event-log.ts';
 
 const PAGE_EVENTS = 500;
+/** What a manifest is made of: most events are others. */
+const TYPES = [
+  ...['turn.queued', 'turn.edited', 'turn.ended', 'agent.option', 'sandbox.started', 'egress', 'check.ended'],
+  ...['handoff.approved', 'handoff.made', 'handoff.undone', 'permission.asked', 'permission.answered'],
+];
 /** Hosts that are told apart: whoever asks for more has them counted together. */
 const MAX_HOSTS = 5000;
 /** The agent names its model, so it may be anything. */
@@ -13,8 +19,12 @@ const MODEL_CHARACTERS = 100;
 const MANY = '*';
 const DECISIONS = ['allowed', 'denied', 'failed'] as const;
 
-export type HistorySummary = Pick<Manifest, 'image' | 'turns' | 'egress' | 'handoffs' | 'history'>;
+export type HistorySummary = Pick<
+  Manifest,
+  'image' | 'turns' | 'egress' | 'handoffs' | 'checks' | 'permissions' | 'history'
+>;
 type Turn = Manifest['turns']['listed'][number];
+type Check = NonNullable<Manifest['checks']>['listed'][number];
 type Host = Manifest['egress']['listed'][number];
 
 export interface HistorySummaryOptions {
@@ -24,6 +34,8 @@ export interface HistorySummaryOptions {
   readonly head: Head;
   /** ms, from any beginning. */
   readonly clock: () => number;
+  /** How many events are looked at, and for how many ms. Default: those of a manifest that somebody asked for. */
+  readonly limits?: { readonly events: number; readonly readMs: number };
 }
 
 /** What a manifest says of a history, from its end backwards, as far as the limits allow. Yields to other work in between. */
@@ -32,17 +44,18 @@ export async function summarizeHistory({
   sessionId,
   head,
   clock,
+  limits = MANIFEST_LIMITS,
 }: HistorySummaryOptions): Promise<HistorySummary> {
   const summary = new Summary();
-  const until = clock() + MANIFEST_LIMITS.readMs;
-  const lowest = Math.max(0, head.seq - MANIFEST_LIMITS.events);
+  const until = clock() + limits.readMs;
+  const lowest = Math.max(0, head.seq - limits.events);
   let from = head.seq;
   while (from > lowest && clock() < until) {
     const to = from;
     from = Math.max(lowest, to - PAGE_EVENTS);
     const page: SessionEvent[] = [];
     for (let after = from; after < to;) {
-      const part = events.read(sessionId, { after, limit: to - after });
+      const part = events.read(sessionId, { type: TYPES, after, upTo: to, limit: PAGE_EVENTS });
       const last = part.at(-1);
       if (last === undefined) break;
       page.push(...part);
@@ -63,6 +76,9 @@ class Summary {
   readonly #turns: Turn[] = [];
   readonly #hosts = new Map<string, Host>();
   readonly #handoffs: Manifest['handoffs']['listed'] = [];
+  readonly #checks: Check[] = [];
+  readonly #permissions = { asked: 0, allowed: 0, rejected: 0 };
+  #checkCount = 0;
   #turnCount = 0;
   #handoffCount = 0;
   #image: Manifest['image'] = null;
@@ -99,6 +115,18 @@ class Summary {
       case 'egress':
         this.#addEgress(entry.data);
         return;
+      case 'check.ended':
+        this.#addCheck(entry.data, event.at);
+        return;
+      case 'permission.asked':
+        this.#permissions.asked += 1;
+        return;
+      case 'permission.answered': {
+        const kind = entry.data.option?.kind;
+        if (kind?.startsWith('allow') === true) this.#permissions.allowed += 1;
+        else if (kind !== undefined) this.#permissions.rejected += 1;
+        return;
+      }
       case 'handoff.approved':
       case 'handoff.made':
       case 'handoff.undone':
@@ -130,6 +158,8 @@ class Summary {
         listed: hosts.sort(byUse).slice(0, MANIFEST_LIMITS.hosts),
       },
       handoffs: { total: this.#handoffCount, listed: this.#handoffs },
+      checks: { total: this.#checkCount, listed: this.#checks },
+      permissions: this.#permissions,
     };
   }
 
@@ -167,6 +197,23 @@ class Summary {
     host.bytesOut += data.bytesOut;
     host.bytesIn += data.bytesIn;
     this.#hosts.set(key, host);
+  }
+
+  #addCheck(data: Extract<EventEntry, { type: 'check.ended' }>['data'], at: string): void {
+    this.#checkCount += 1;
+    if (this.#checks.length >= MANIFEST_LIMITS.checks) return;
+    const { checkId: id, name, command, of, tree, review, exitCode } = data;
+    const sha256 = createHash('sha256').update(command).digest('hex');
+    this.#checks.push({
+      id,
+      name,
+      command: sha256,
+      of,
+      tree,
+      accepted: review?.accepted ?? null,
+      exitCode,
+      at,
+    });
   }
 
   #addHandoff(entry: Extract<EventEntry, { type: `handoff.${string}` }>, at: string): void {

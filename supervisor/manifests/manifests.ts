@@ -4,6 +4,7 @@ import { sealEnvelope } from '../../protocol/envelope.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import {
   ENVELOPE_CHARACTERS,
+  MANIFEST_LIMITS,
   type Envelope,
   EnvelopeSchema,
   MANIFEST_EVENTS,
@@ -18,16 +19,27 @@ import type { Ids } from '../base/ids.ts';
 import { isoTime } from '../base/iso-time.ts';
 import type { Log } from '../base/log.ts';
 import type { Contents } from '../history/contents.ts';
-import type { EventLog } from '../history/event-log.ts';
+import type { EventLog, Head } from '../history/event-log.ts';
 import type { Home } from '../store/home.ts';
+import type { KeptManifestRows } from '../store/kept-manifests.ts';
 import type { Profiles } from '../store/profiles.ts';
+import type { ReviewRows } from '../store/reviews.ts';
 import type { SessionRow } from '../store/sessions.ts';
-import type { Snapshots } from '../store/snapshots.ts';
+import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
 import { summarizeHistory } from './history-summary.ts';
 import { type HostKey, openHostKey } from './host-key.ts';
 
 const PAGE_EVENTS = 1000;
 const TEXT_CHARACTERS = 4096;
+const PATH_CHARACTERS = 300;
+
+/** An event that a manifest is made for by itself. */
+export interface ByItself {
+  readonly reason: 'snapshot' | 'resume';
+  readonly snapshotId: string | null;
+  /** The event. */
+  readonly head: Head;
+}
 type Made = Params<'handoff/record'>;
 
 export interface ManifestsOptions {
@@ -35,7 +47,7 @@ export interface ManifestsOptions {
   readonly events: EventLog;
   readonly contents: Contents;
   readonly profiles: Pick<Profiles, 'get'>;
-  readonly snapshots: Pick<Snapshots, 'newest'>;
+  readonly snapshots: Pick<Snapshots, 'newest' | 'get'>;
   /** The version of a session's memory; 0 for none. */
   readonly memoryVersion: (sessionId: string) => number;
   readonly baseOf: (session: SessionRow) => {
@@ -44,10 +56,27 @@ export interface ManifestsOptions {
     readonly folder: string;
     readonly isExact: boolean;
   } | null;
+  readonly kept: KeptManifestRows;
+  readonly reviewRows: Pick<ReviewRows, 'findOpen' | 'newestEnded' | 'countDecided'>;
+  /** What prepared an image for a profile, by the image's name. */
+  readonly setupOf: (profile: string, image: string) => Manifest['setup'];
+  /** The files that differ between two trees; null if they cannot be compared. Never rejects. */
+  readonly changesBetween: (
+    session: SessionRow,
+    before: string,
+    after: string,
+  ) => Promise<{ readonly paths: readonly string[]; readonly complete: boolean } | null>;
   readonly ids: Ids;
   readonly log: Log;
   /** ms since 1970. */
   readonly now: () => number;
+}
+
+/** What a manifest is made for, and the moment that it is about. */
+interface Occasion extends Pick<Manifest, 'id' | 'reason' | 'handoff'> {
+  readonly head: Head;
+  readonly snapshot: SnapshotRow | null;
+  readonly limits?: { readonly events: number; readonly readMs: number };
 }
 
 /** Signed statements of what sessions did. Those of handoffs are kept with the history. */
@@ -68,17 +97,45 @@ export class Manifests {
   /** Makes a manifest of what is there now; it is not kept. */
   async show(session: SessionRow): Promise<Envelope> {
     const { ids } = this.#options;
-    const manifest = await this.#make(session, { id: ids.next('man'), reason: 'now', handoff: null });
-    const { snapshot, history } = manifest;
-    return this.#sign(manifest, [
-      ...(snapshot === null ? [] : [{ name: 'workspace', digest: { holdfastTree: snapshot.root } }]),
-      { name: 'history', digest: { holdfastEvents: history.hash } },
-    ]);
+    const what = { id: ids.next('man'), reason: 'now' as const, handoff: null };
+    const manifest = await this.#make(session, { ...what, ...this.#present(session) });
+    return this.#sign(manifest, subjectsOf(manifest));
+  }
+
+  /** Makes the manifest of a snapshot or a resume, as of that event, and keeps it. */
+  async keep(session: SessionRow, occasion: ByItself): Promise<void> {
+    const { ids, kept, snapshots, now } = this.#options;
+    const { reason, snapshotId, head } = occasion;
+    const id = ids.next('man');
+    const snapshot = snapshotId === null ? snapshots.newest(session.id) : snapshots.get(snapshotId);
+    const { eventsByItself: events, readMsByItself: readMs } = MANIFEST_LIMITS;
+    const limits = { events, readMs };
+    const manifest = await this.#make(session, { id, reason, handoff: null, head, snapshot, limits });
+    const envelope = this.#sign(manifest, subjectsOf(manifest));
+    kept.insert(session.id, { id, reason, snapshotId, madeAt: now() }, JSON.stringify(envelope));
+  }
+
+  /** Those that are kept, the newest first. */
+  list(session: SessionRow): Result<'manifest/list'> {
+    const { events, kept } = this.#options;
+    const byItself = kept.listOf(session.id).map(({ id, reason, snapshotId, madeAt }) => ({
+      ...{ id, reason, madeAt: isoTime(madeAt), handoff: null, snapshot: snapshotId },
+    }));
+    const ofHandoffs = events
+      .newest(session.id, 'manifest.made', PAGE_EVENTS)
+      .map(({ data, at }) => ({ at, ...MANIFEST_EVENTS['manifest.made'].parse(data) }))
+      .map(({ manifestId: id, handoffId: handoff, at: madeAt }) => ({
+        ...{ id, reason: 'handoff' as const, madeAt, handoff, snapshot: null },
+      }));
+    const byAge = (a: { madeAt: string }, b: { madeAt: string }): number => (a.madeAt < b.madeAt ? 1 : -1);
+    return { manifests: [...byItself, ...ofHandoffs].sort(byAge) };
   }
 
   /** One that is kept. Errors: `not_found`. */
   showKept(session: SessionRow, manifestId: string): Envelope {
-    const { events, contents } = this.#options;
+    const { events, contents, kept } = this.#options;
+    const byItself = kept.find(session.id, manifestId);
+    if (byItself !== null) return EnvelopeSchema.parse(JSON.parse(byItself));
     for (let after = 0; ;) {
       const page = events.read(session.id, { type: 'manifest.made', after, limit: PAGE_EVENTS });
       for (const { data } of page) {
@@ -92,8 +149,8 @@ export class Manifests {
       after = last.seq;
     }
     throw new HoldfastError('not_found', `${session.name} has no manifest ${manifestId}`, {
-      why: 'only those of finished handoffs are kept; if it could not be made, the log of the supervisor says why',
-      next: 'make one of what is there now with `holdfast manifest show SESSION`',
+      why: 'those of handoffs are kept, and the newest of those of snapshots and resumes; if it could not be made, the log of the supervisor says why',
+      next: 'list them with `holdfast manifest list SESSION`',
     });
   }
 
@@ -105,7 +162,8 @@ export class Manifests {
     const { events, contents, log } = this.#options;
     const { manifest: manifestId, handoff: handoffId, tree, commit, target } = made;
     try {
-      const manifest = await this.#make(session, { id: manifestId, reason: 'handoff', handoff: handoffId });
+      const what = { id: manifestId, reason: 'handoff' as const, handoff: handoffId };
+      const manifest = await this.#make(session, { ...what, ...this.#present(session) });
       const subject = [
         ...(tree === null ? [] : [{ name: 'tree', digest: { gitTree: tree } }]),
         ...(commit === null ? [] : [{ name: 'commit', digest: { gitCommit: commit } }]),
@@ -127,10 +185,13 @@ export class Manifests {
     }
   }
 
-  async #make(session: SessionRow, what: Pick<Manifest, 'id' | 'reason' | 'handoff'>): Promise<Manifest> {
-    const { home, events, profiles, snapshots, memoryVersion, baseOf, now } = this.#options;
-    const head = { ...events.head(session.id) };
-    const snapshot = snapshots.newest(session.id);
+  #present({ id }: SessionRow): Pick<Occasion, 'head' | 'snapshot'> {
+    const { events, snapshots } = this.#options;
+    return { head: { ...events.head(id) }, snapshot: snapshots.newest(id) };
+  }
+
+  async #make(session: SessionRow, { head, snapshot, limits, ...what }: Occasion): Promise<Manifest> {
+    const { home, events, profiles, memoryVersion, baseOf, setupOf, changesBetween, now } = this.#options;
     const base = baseOf(session);
     const profile = profiles.get(session.profile);
     const memory = memoryVersion(session.id);
@@ -139,7 +200,12 @@ export class Manifests {
       sessionId: session.id,
       head,
       clock: () => performance.now(),
+      ...(limits === undefined ? {} : { limits }),
     });
+    const review = this.#review(session);
+    const setup = summary.image === null ? null : setupOf(session.profile, summary.image.name);
+    const changed =
+      base === null || snapshot === null ? null : await changesBetween(session, base.root, snapshot.root);
     return {
       ...what,
       madeAt: isoTime(now()),
@@ -170,8 +236,19 @@ export class Manifests {
         profile === null
           ? []
           : credentialsOf(profile.config).map(({ name, host, secret }) => ({ name, host, secret })),
+      review,
+      changes: changed === null ? null : changesOf(changed),
+      setup,
       ...summary,
     };
+  }
+
+  #review({ id: sessionId }: SessionRow): Manifest['review'] {
+    const { reviewRows } = this.#options;
+    const row = reviewRows.findOpen(sessionId) ?? reviewRows.newestEnded(sessionId);
+    return row === null
+      ? null
+      : { id: row.id, ended: row.endedAt !== null, ...reviewRows.countDecided(row.id) };
   }
 
   #sign(manifest: Manifest, subject: ManifestStatement['subject']): Envelope {
@@ -183,6 +260,24 @@ export class Manifests {
     this.#key ??= openHostKey(this.#options.home.hostKey);
     return this.#key;
   }
+}
+
+function subjectsOf({ snapshot, history }: Manifest): ManifestStatement['subject'] {
+  return [
+    ...(snapshot === null ? [] : [{ name: 'workspace', digest: { holdfastTree: snapshot.root } }]),
+    { name: 'history', digest: { holdfastEvents: history.hash } },
+  ];
+}
+
+function changesOf({
+  paths,
+  complete,
+}: {
+  readonly paths: readonly string[];
+  readonly complete: boolean;
+}): Manifest['changes'] {
+  const listed = paths.slice(0, MANIFEST_LIMITS.changes).map((path) => path.slice(0, PATH_CHARACTERS));
+  return { counted: paths.length, complete, listed };
 }
 
 function bounded(text: string | null): string | null {

@@ -72,6 +72,8 @@ const StepRowSchema = z.object({
 });
 export type ReviewStep = z.output<typeof StepRowSchema>;
 
+const DecidedSchema = z.object({ accepted: count, rejected: count, partly: count });
+
 /** How many steps of a review can be undone. */
 const MAX_STEPS = 1000;
 
@@ -148,6 +150,22 @@ export class ReviewRows {
         targetRoot,
         ...(acceptedRoot === null ? [] : [acceptedRoot]),
       ]);
+  }
+
+  /** How many paths are decided as a whole, and how many by lines or in part. */
+  countDecided(reviewId: string): {
+    readonly accepted: number;
+    readonly rejected: number;
+    readonly partly: number;
+  } {
+    const row = this.#database.get(
+      `SELECT count(*) FILTER (WHERE json_extract(state, '$.whole') = 'accept') AS accepted,
+         count(*) FILTER (WHERE json_extract(state, '$.whole') = 'reject') AS rejected,
+         count(*) FILTER (WHERE json_extract(state, '$.whole') IS NULL) AS partly
+       FROM review_decisions WHERE reviewId = ?`,
+      reviewId,
+    );
+    return parseRow(DecidedSchema, 'review_decisions', row);
   }
 
   decisions(reviewId: string): DecisionRow[] {

@@ -20,6 +20,7 @@ export function manifestHandlers<P>({
         envelope: id === undefined ? await manifests.show(session) : manifests.showKept(session, id),
       };
     },
+    'manifest/list': ({ session }) => manifests.list(findSession(session)),
     'manifest/key': () => manifests.key(),
   };
 }

@@ -17,6 +17,7 @@ import { setups } from './016-setups.ts';
 import { reviewComments } from './017-review-comments.ts';
 import { agentChoices } from './018-agent-choices.ts';
 import { sandboxImages } from './019-sandbox-images.ts';
+import { keptManifests } from './020-kept-manifests.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -45,4 +46,5 @@ export const MIGRATIONS: readonly Migration[] = [
   reviewComments,
   agentChoices,
   sandboxImages,
+  keptManifests,
 ];

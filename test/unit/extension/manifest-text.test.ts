@@ -36,6 +36,11 @@ const MANIFEST: Manifest = {
   },
   credentials: [{ name: 'key', host: 'api.example.org', secret: 'API_KEY' }],
   handoffs: none,
+  checks: none,
+  permissions: null,
+  review: null,
+  changes: null,
+  setup: null,
   history: { seq: 7, hash: HASH, first: 1 },
 };
 

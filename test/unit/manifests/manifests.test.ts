@@ -1,5 +1,5 @@
-import { chmodSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
-import { describe, expect, test } from 'vitest';
+import { chmodSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { describe, expect, test, vi } from 'vitest';
 import { readPublicKey } from '../../../protocol/envelope.ts';
 import type { EventEntry } from '../../../protocol/events.ts';
 import { ENVELOPE_CHARACTERS, MANIFEST_LIMITS } from '../../../protocol/manifest.ts';
@@ -9,12 +9,17 @@ import type { Log } from '../../../supervisor/base/log.ts';
 import { Artifacts } from '../../../supervisor/history/artifacts.ts';
 import { Contents } from '../../../supervisor/history/contents.ts';
 import { EventLog } from '../../../supervisor/history/event-log.ts';
+import { AutomaticManifests } from '../../../supervisor/manifests/automatic-manifests.ts';
 import { summarizeHistory } from '../../../supervisor/manifests/history-summary.ts';
 import { openHostKey } from '../../../supervisor/manifests/host-key.ts';
 import { Manifests } from '../../../supervisor/manifests/manifests.ts';
+import type { Database } from '../../../supervisor/store/database.ts';
 import { Home } from '../../../supervisor/store/home.ts';
-import { Sessions } from '../../../supervisor/store/sessions.ts';
+import { KeptManifestRows } from '../../../supervisor/store/kept-manifests.ts';
+import { ReviewRows } from '../../../supervisor/store/reviews.ts';
+import { type SessionRow, Sessions } from '../../../supervisor/store/sessions.ts';
 import { Snapshots } from '../../../supervisor/store/snapshots.ts';
+import { keyPair, manifest, signed, statement } from '../../fixtures/manifest.ts';
 import {
   sessionRow,
   temporaryDatabase,
@@ -83,6 +88,7 @@ const edited = (n: number, sha256: string): EventEntry => ({
 });
 
 function given() {
+  let time = 0;
   const home = temporaryHome();
   const database = temporaryDatabase(home);
   const row = sessionRow(0, { name: 'work' });
@@ -100,9 +106,61 @@ function given() {
       folder: '',
       isExact: true,
     }),
-    now: () => 1000,
+    kept: new KeptManifestRows(database),
+    reviewRows: new ReviewRows(database),
+    setupOf: (_profile, image) => (image === 'prepared' ? { key: 'k1', imageId: null } : null),
+    changesBetween: () =>
+      Promise.resolve({ paths: Array.from({ length: 300 }, (_, n) => `/workspace/${n}`), complete: false }),
+    now: () => (time += 1000),
   });
   return { home, database, row, events, contents, manifests };
+}
+
+const check = (name: string, exitCode: number): EventEntry => ({
+  type: 'check.ended',
+  data: {
+    ...{ checkId: 'chk-aaaaaaaaaaaaaaaa', name, command: 'npm run it', of: 'workspace', tree: HASH },
+    ...{ review: null, exitCode, ms: 5, outputBytes: 0 },
+    content: { sha256: HASH, bytes: 0, mediaType: 'text/plain' },
+  },
+});
+
+const startedSandbox = (image: string): EventEntry => ({
+  type: 'sandbox.started',
+  data: { generation: 1, case: 'create', image, imageIdentity: null, codeVersion: 1 },
+});
+
+const createdSnapshot = (snapshotId: string): EventEntry => ({
+  type: 'snapshot.created',
+  data: {
+    ...{ snapshotId, reason: 'manual', label: null, root: HASH },
+    ...{ files: 1, bytes: 1, changedFiles: 1, newBytes: 1, frozenMs: 0 },
+  },
+});
+
+function insertSnapshot(database: Database, row: SessionRow, id: string): void {
+  new Snapshots(database).insert({
+    ...{ id, sessionId: row.id, lineage: row.lineage, createdAt: 5, reason: 'manual', label: null },
+    ...{ pinned: false, base: null, root: HASH, stateRoot: null, files: 1, directories: 1, bytes: 1 },
+    ...{ changedFiles: 1, changedBytes: 1, newBytes: 1, scanMs: 1, frozenMs: 0, eventSeq: 0 },
+    ...{ duringTurn: false, missing: 0, missingPaths: [] },
+  });
+}
+
+function automaticManifests(
+  database: Database,
+  events: EventLog,
+  manifests: Manifests,
+  warnings: unknown[] = [],
+): AutomaticManifests {
+  const warn: Log['warn'] = (_what, fields) => void warnings.push(fields);
+  return new AutomaticManifests({
+    ...{ events, manifests, sessions: new Sessions(database), log: { ...log, warn } },
+  });
+}
+
+async function until(isSo: () => boolean): Promise<void> {
+  await vi.waitUntil(isSo, { timeout: 60_000, interval: 1 });
 }
 
 function opened(manifests: Manifests, envelope: unknown) {
@@ -185,6 +243,61 @@ describe('the manifest of a session', () => {
     expect(turns.listed[0]?.id).toBe(turnId(599));
   });
 
+  test('has checks, permissions, the review, changed files and the setup', async () => {
+    const { row, events, database, manifests } = given();
+    const snapshotId = 'snp-aaaaaaaaaaaaaaaa';
+    insertSnapshot(database, row, snapshotId);
+    const rows = new ReviewRows(database);
+    rows.insert({
+      ...{ id: 'rev-aaaaaaaaaaaaaaaa', sessionId: row.id, lineage: row.lineage, createdAt: 1, updatedAt: 1 },
+      ...{ endedAt: null, baseSpec: 'start', baseSnapshot: null, baseRoot: HASH, acceptedRoot: null },
+      ...{ targetSnapshot: snapshotId, targetRoot: HASH, revision: 0 },
+    });
+    const decided = (path: string, whole: 'accept' | 'reject' | null): void =>
+      rows.decide('rev-aaaaaaaaaaaaaaaa', path, '0'.repeat(24), {
+        whole,
+        mode: null,
+        text: null,
+        again: false,
+      });
+    decided('/workspace/a', 'accept');
+    decided('/workspace/b', 'reject');
+    decided('/workspace/c', 'reject');
+    decided('/workspace/d', null);
+    const ids = { permissionId: 'perm-aaaaaaaaaaaaaaaa', turnId: turnId(1) };
+    const option = { id: 'no', name: 'No', kind: 'reject_once' as const };
+    events.append(row.id, [
+      startedSandbox('prepared'),
+      check('lint', 0),
+      check('test', 2),
+      { type: 'permission.answered', data: { ...ids, option, by: { kind: 'client', name: 'cli' } } },
+      { type: 'permission.answered', data: { ...ids, option: null, by: { kind: 'turn', name: null } } },
+    ]);
+    const { predicate } = opened(manifests, await manifests.show(row));
+    expect(predicate).toMatchObject({
+      checks: {
+        total: 2,
+        listed: [
+          { name: 'test', exitCode: 2, tree: HASH },
+          { name: 'lint', exitCode: 0 },
+        ],
+      },
+      permissions: { asked: 0, allowed: 0, rejected: 1 },
+      review: { accepted: 1, rejected: 2, partly: 1, ended: false },
+      changes: { counted: 300, complete: false },
+      setup: { key: 'k1' },
+    });
+    expect(predicate.changes?.listed).toHaveLength(MANIFEST_LIMITS.changes);
+    expect(JSON.stringify(predicate)).not.toContain('npm run');
+  });
+
+  test('of an earlier version still says what it said', () => {
+    const { privateKey, publicKey } = keyPair();
+    const { checks: _c, permissions: _p, review: _r, changes: _d, setup: _s, ...earlier } = manifest();
+    const verified = verifyManifest(signed(privateKey, { ...statement(), predicate: earlier }), publicKey);
+    expect(verified).toMatchObject({ valid: true, statement: { predicate: { memory: 2, checks: null } } });
+  });
+
   test('stops when its time is up, and says how far it came', async () => {
     const { row, events } = given();
     events.append(
@@ -224,6 +337,83 @@ describe('the manifest of a handoff', () => {
     database.transaction(await manifests.prepare(row, made));
     expect(events.read(row.id)).toEqual([]);
     expect(errors).toHaveLength(1);
+  });
+});
+
+describe('manifests that nobody asked for', () => {
+  test('are made of each snapshot and each resume, as of that event, and kept', async () => {
+    const { row, database, events, manifests } = given();
+    const automatic = automaticManifests(database, events, manifests);
+    insertSnapshot(database, row, 'snp-bbbbbbbbbbbbbbbb');
+    const [started, , created] = events.append(row.id, [
+      startedSandbox('agent'),
+      queued(1),
+      createdSnapshot('snp-bbbbbbbbbbbbbbbb'),
+      queued(2),
+    ]);
+    // Nothing of it runs before the caller goes on.
+    expect(manifests.list(row).manifests).toEqual([]);
+    await until(() => manifests.list(row).manifests.length === 2);
+    await automatic.close();
+    const { manifests: kept } = manifests.list(row);
+    expect(kept).toMatchObject([
+      { reason: 'snapshot', snapshot: 'snp-bbbbbbbbbbbbbbbb' },
+      { reason: 'resume', snapshot: null },
+    ]);
+    const [ofSnapshot, ofResume] = kept.map(({ id }) => opened(manifests, manifests.showKept(row, id)));
+    expect(ofSnapshot?.predicate).toMatchObject({
+      reason: 'snapshot',
+      snapshot: { id: 'snp-bbbbbbbbbbbbbbbb' },
+      history: { seq: created?.seq, hash: created?.hash },
+      turns: { total: 1 },
+    });
+    expect(ofResume?.predicate).toMatchObject({
+      history: { seq: started?.seq, hash: started?.hash },
+      turns: { total: 0 },
+    });
+  });
+
+  test('are bounded for each session, beside those of handoffs, and go with it', async () => {
+    const { row, database, manifests } = given();
+    database.transaction(await manifests.prepare(row, made));
+    const rows = new KeptManifestRows(database);
+    const id = (n: number): string => turnId(n).replace('turn-', 'man-');
+    const keep = (n: number, text: string): void =>
+      rows.insert(row.id, { id: id(n), reason: 'resume', snapshotId: null, madeAt: 5000 + n }, text);
+    for (let n = 0; n < 60; n += 1) keep(n, '{}');
+    expect(manifests.list(row).manifests).toHaveLength(51);
+    expect(manifests.list(row).manifests).toContainEqual(
+      expect.objectContaining({ reason: 'handoff', id: manifestId }),
+    );
+    expect(rows.find(row.id, id(9))).toBe(null);
+    expect(rows.find(row.id, id(10))).toBe('{}');
+    for (let n = 60; n < 70; n += 1) keep(n, 'x'.repeat(2 ** 20));
+    expect(rows.listOf(row.id)).toHaveLength(4);
+    keep(70, 'x'.repeat(5 * 2 ** 20));
+    expect(rows.listOf(row.id)).toHaveLength(1);
+    rows.removeOfSession(row.id);
+    expect(manifests.list(row).manifests).toHaveLength(1);
+  });
+
+  test('are not kept of a session that was deleted meanwhile', () => {
+    const { row, database } = given();
+    const rows = new KeptManifestRows(database);
+    database.run("UPDATE sessions SET status = 'deleted' WHERE id = ?", row.id);
+    rows.insert(row.id, { id: 'man-aaaaaaaaaaaaaaaa', reason: 'resume', snapshotId: null, madeAt: 1 }, '{}');
+    expect(rows.listOf(row.id)).toEqual([]);
+  });
+
+  test('that cannot be made stop no others', async () => {
+    const { home, row, database, events, manifests } = given();
+    const warnings: unknown[] = [];
+    const automatic = automaticManifests(database, events, manifests, warnings);
+    writeFileSync(home.hostKey, 'no key', { mode: 0o600 });
+    events.append(row.id, [startedSandbox('agent')]);
+    await until(() => warnings.length === 1);
+    rmSync(home.hostKey);
+    events.append(row.id, [startedSandbox('agent')]);
+    await until(() => manifests.list(row).manifests.length === 1);
+    await automatic.close();
   });
 });
 

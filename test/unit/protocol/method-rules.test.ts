@@ -54,6 +54,7 @@ const READING: readonly MethodName[] = [
   'handoff/changes',
   'handoff/contents',
   'manifest/show',
+  'manifest/list',
   'manifest/key',
   'check/list',
   'review/blame',
