@@ -41,6 +41,7 @@ import { PolicyCommands } from './policy/commands.ts';
 import { DenialNotifications } from './policy/denial-notifications.ts';
 import { OpenReviews } from './review/open-reviews.ts';
 import { ReviewCommands } from './review/review-commands.ts';
+import { WhyCommands } from './review/why-commands.ts';
 import { ReviewDocuments } from './review/review-documents.ts';
 import { SearchCommands } from './search/commands.ts';
 import { SessionCommands } from './sessions/commands.ts';
@@ -143,6 +144,7 @@ export class Holdfast implements Disposable {
         ...new HistoryCommands(sessions, unread, documents).handlers,
         ...new SnapshotCommands(connection, sessions).handlers,
         ...new ReviewCommands(connection, sessions, reviews).handlers,
+        ...own.add(new WhyCommands(connection)).handlers,
         ...new HandoffCommands(connection, sessions, context.globalState).handlers,
         ...terminals.handlers,
         ...own.add(new CheckCommands(connection, sessions)).handlers,

@@ -72,6 +72,7 @@ export const COMMANDS = {
   'holdfast.addComment': RECORDS,
   'holdfast.removeComment': RECORDS,
   'holdfast.sendComments': SANDBOX,
+  'holdfast.whyThisLine': SANDBOX,
   'holdfast.handOff': SANDBOX,
   'holdfast.undoHandoff': RECORDS,
   'holdfast.showCommit': ALWAYS,

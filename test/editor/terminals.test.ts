@@ -7,7 +7,7 @@ import { failures, runInExtensionHost } from './harness/extension-host.ts';
 const CHECKED =
   "persistence: persistent\nchecks:\n  compile: 'cat findings; test ! -s findings'\n  test: 'true'\n";
 
-test('terminals and checks work in a window of a session', async () => {
+test('terminals, checks and the origin of lines work in a window of a session', async () => {
   const home = await TestHome.create();
   try {
     await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell', CHECKED))]);
@@ -17,7 +17,7 @@ test('terminals and checks work in a window of a session', async () => {
     const { outcomes } = await runInExtensionHost({
       name: 'terminals',
       open: () => ({ folder: `holdfast://${session.id}/` }),
-      suites: ['terminals', 'checks'],
+      suites: ['terminals', 'checks', 'why-line'],
       env: { HOLDFAST_HOME: home.path, HOLDFAST_TEST_SESSION: session.id },
     });
     expect(failures(outcomes)).toBe('');

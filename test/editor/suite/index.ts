@@ -16,6 +16,7 @@ import { defineSessions } from './sessions.ts';
 import { defineSnapshotFolder } from './snapshot-folder.ts';
 import { defineTerminals } from './terminals.ts';
 import { defineTransfer } from './transfer.ts';
+import { defineWhyLine } from './why-line.ts';
 
 /** Suites by name. VS Code shapes differ in what they can show, so each run says which of them it wants. */
 const SUITES: Readonly<Record<string, () => void>> = {
@@ -35,6 +36,7 @@ const SUITES: Readonly<Record<string, () => void>> = {
   terminals: defineTerminals,
   checks: defineChecks,
   transfer: defineTransfer,
+  'why-line': defineWhyLine,
 };
 
 /** VS Code calls this in its extension host; what it throws makes the run fail. */
