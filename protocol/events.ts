@@ -13,7 +13,7 @@ import { EGRESS_EVENTS } from './egress.ts';
 import { HANDOFF_EVENTS } from './handoff.ts';
 import { MANIFEST_EVENTS } from './manifest.ts';
 import { ErrorDataSchema } from './error-data.ts';
-import { SessionIdSchema, SnapshotIdSchema, TerminalIdSchema } from './ids.ts';
+import { HomeIdSchema, SessionIdSchema, SnapshotIdSchema, TerminalIdSchema } from './ids.ts';
 import { SnapshotReasonSchema } from './snapshots.ts';
 
 /** The first output of a turn (all streams together), up to this size, is stored in the database, and the rest in a file. */
@@ -257,6 +257,23 @@ export const EVENT_SCHEMAS = {
    * new hash chain.
    */
   'session.forked': z.object({
+    from: SessionIdSchema,
+    snapshotId: SnapshotIdSchema,
+    eventSeq: bytes,
+    name: z.string(),
+    profile: z.string(),
+    persistent: z.boolean(),
+    backing: z.enum(['directory', 'volume']),
+    uid: z.number().int(),
+    gid: z.number().int(),
+  }),
+  /**
+   * The events before this one came from another home, or from this one, in a bundle that `keyId` signed: those of the session `from`,
+   * up to its event `eventSeq`, with new turn ids and a new hash chain. `snapshotId`: what the workspace began with.
+   */
+  'session.imported': z.object({
+    home: HomeIdSchema,
+    keyId: z.string(),
     from: SessionIdSchema,
     snapshotId: SnapshotIdSchema,
     eventSeq: bytes,

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { BUNDLE_METHODS } from './bundles.ts';
 import { CONVERSATION_METHODS, CONVERSATION_NOTIFICATIONS } from './conversation.ts';
 import { CONTENT_METHODS, ContentsVerificationSchema } from './contents.ts';
 import { DEPLOY_METHODS, SOURCE_METHODS } from './deploy.ts';
@@ -477,6 +478,7 @@ export const METHODS = {
   ...WATCH_METHODS,
   ...SEARCH_METHODS,
   ...SNAPSHOT_METHODS,
+  ...BUNDLE_METHODS,
   ...REVIEW_METHODS,
   ...REVIEW_COMMENT_METHODS,
   ...BLAME_METHODS,

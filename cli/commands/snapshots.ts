@@ -10,6 +10,7 @@ import { formatDuration, formatRelativeTime, formatSize } from '../render/quanti
 import { incompleteSnapshotNote, formatSnapshot, formatSnapshotTable } from '../render/snapshot.ts';
 import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
 import { parseSnapshotId } from '../snapshot-id.ts';
+import { registerSnapshotBundles } from './snapshot-bundles.ts';
 import { registerSnapshotChanges } from './snapshot-changes.ts';
 import { registerSnapshotQueries } from './snapshot-queries.ts';
 
@@ -22,7 +23,7 @@ export function registerSnapshots(registry: Registry): void {
   registerDelete(registry, group);
   registerSnapshotChanges(registry, group);
   registerSnapshotQueries(registry, group);
-  registry.registerUnavailable(group, ['export', 'import']);
+  registerSnapshotBundles(registry, group);
 }
 
 function registerCreate(registry: Registry, group: Command): void {

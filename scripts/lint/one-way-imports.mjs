@@ -100,6 +100,7 @@ export const MODULES = {
     handoff: ['base', 'store', 'history', 'snapshots', 'reviews'],
     checks: ['base', 'store', 'history', 'snapshots', 'reviews', 'terminals', 'sessions'],
     manifests: ['base', 'store', 'history'],
+    bundles: ['base', 'store', 'history', 'snapshots', 'sessions', 'manifests'],
     doctor: ['store', 'secrets', 'engine', 'sandboxes'],
     rpc: [
       'base',
@@ -120,6 +121,7 @@ export const MODULES = {
       'handoff',
       'checks',
       'manifests',
+      'bundles',
     ],
     daemon: [
       ...[
@@ -146,6 +148,7 @@ export const MODULES = {
         'handoff',
         'checks',
         'manifests',
+        'bundles',
         'doctor',
         'rpc',
       ],

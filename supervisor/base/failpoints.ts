@@ -74,6 +74,9 @@ export const FAILPOINTS = [
   'fork.after-row',
   'fork.before-files',
   'fork.after-files',
+  'import.after-contents',
+  'import.after-publish',
+  'import.after-row',
   'review.after-intent',
   'review.after-file',
 ] as const;

@@ -21,6 +21,10 @@ import { Policies } from '../egress/policies.ts';
 import { nameResolver } from '../egress/resolver.ts';
 import { DockerEngine } from '../engine/docker/engine.ts';
 import type { Engine } from '../engine/port.ts';
+import { BundleExports } from '../bundles/bundle-exports.ts';
+import { BundleImports } from '../bundles/bundle-imports.ts';
+import { Bundles } from '../bundles/bundles.ts';
+import { SessionImport } from '../bundles/session-import.ts';
 import { Checks } from '../checks/checks.ts';
 import { sandboxOwner } from '../engine/sandbox-owner.ts';
 import { changedPaths } from '../handoff/changed-files.ts';
@@ -177,6 +181,7 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
     program,
   );
   const { manifests, automaticManifests } = createManifests({ ...storage, ...snapshots, ...sessions }, log);
+  const bundles = createBundles({ ...storage, ...sandboxes, ...snapshots, ...sessions });
   return {
     ...storage,
     ...network,
@@ -196,6 +201,7 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
       ...sessions,
       ...review,
       automaticManifests,
+      ...bundles,
     }),
     handoffs: new HandoffService({
       ...storage,
@@ -207,6 +213,7 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
     checks: new Checks({ ...storage, ...snapshots, ...work, ...sessions, ...review }),
     manifests,
     automaticManifests,
+    ...bundles,
     profileService: createProfiles({ ...storage, ...network, ...sessions }, program, log),
     deletedSessions: new DeletedSessionContents({ ...storage, log: log.child('history') }),
     clients: new ClientNames(),
@@ -805,6 +812,19 @@ function createReviews(
     readLive: (sessionId, path, signal) => readLiveFile(filesConnections, sessionId, path, signal),
   });
   return { reviews, reviewDecisions, reviewDelivery, reviewComments, checkTrees, blames, reviewTexts: texts };
+}
+
+/** Sessions as files, on their way to another home. */
+function createBundles(below: Storage & Sandboxes & SnapshotLayer & SessionLayer) {
+  const { idleTimer } = below;
+  const bundleImports = new BundleImports({ ...below, sessionImport: new SessionImport(below) });
+  const bundles = new Bundles({
+    ...below,
+    exports: new BundleExports(below),
+    imports: bundleImports,
+    onImported: (sessionId) => idleTimer.reschedule(sessionId),
+  });
+  return { bundles, bundleImports };
 }
 
 function createProfiles(below: Storage & Network & SessionLayer, program: Program, log: Log) {

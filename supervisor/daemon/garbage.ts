@@ -224,8 +224,9 @@ export class GarbageCollector {
   }
 
   #isPresent(sessionId: string): boolean {
-    const row = this.#services.sessions.get(sessionId);
-    return row !== null && row.status !== 'deleted';
+    const { sessions, bundleImports } = this.#services;
+    const row = sessions.get(sessionId);
+    return row === null ? bundleImports.isArriving(sessionId) : row.status !== 'deleted';
   }
 
   /** The same, but a session that was created since the listing keeps what it has. */

@@ -11,6 +11,7 @@ import { conversationHandlers } from '../rpc/handlers/conversation.ts';
 import { searchHandlers } from '../rpc/handlers/search.ts';
 import { watchHandlers } from '../rpc/handlers/watch.ts';
 import { reviewHandlers } from '../rpc/handlers/review.ts';
+import { bundleHandlers } from '../rpc/handlers/bundle.ts';
 import { snapshotHandlers } from '../rpc/handlers/snapshot.ts';
 import { checkHandlers } from '../rpc/handlers/check.ts';
 import { handoffHandlers } from '../rpc/handlers/handoff.ts';
@@ -92,6 +93,7 @@ export function createHandlers(
     ...watchHandlers<ClientPeer>({ connections: watchConnections, sessionId, ids: randomIds }),
     ...searchHandlers<ClientPeer>({ connections: watchConnections, sessionId }),
     ...snapshotHandlers<ClientPeer>({ ...services, sessions: sessionService, service: snapshotService }),
+    ...bundleHandlers<ClientPeer>({ ...services, sessions: sessionService, snapshots: snapshotService }),
     ...conversationHandlers<ClientPeer>({
       ...services,
       reader: services.conversationReader,

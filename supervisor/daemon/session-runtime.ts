@@ -20,6 +20,7 @@ import type { AgentConversations } from '../agents/acp/agent-conversations.ts';
 import type { Permissions } from '../agents/permissions.ts';
 import type { Execs } from '../terminals/execs.ts';
 import type { Terminals } from '../terminals/terminals.ts';
+import type { Bundles } from '../bundles/bundles.ts';
 import type { TurnQueue } from '../turns/turn-queue.ts';
 import type { StorageLimitGroup } from '../workspace/storage-limit-group.ts';
 import type { StorageLimits } from '../workspace/storage-limits.ts';
@@ -36,6 +37,7 @@ export interface SessionRuntimeOptions {
   readonly sandboxLimits: StorageLimitGroup;
   readonly idleTimer: IdleTimer;
   readonly snapshotService: SnapshotService;
+  readonly bundles: Pick<Bundles, 'close'>;
   readonly turnSnapshots: TurnSnapshots;
   readonly comparisons: Comparisons;
   readonly reviewTexts: TextComparison;
@@ -125,6 +127,7 @@ export class SessionRuntime {
     await maintenance.close();
     await comparisons.close();
     await this.#services.reviewTexts.close();
+    await this.#services.bundles.close();
     await snapshotService.close();
     await sidecars.close();
     observations.close();

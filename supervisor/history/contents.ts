@@ -153,6 +153,15 @@ export class Contents {
     );
   }
 
+  /** Records a content that lies in a file of the session already, durably. Call it in the transaction of its event. */
+  adopt(sessionId: string, { sha256, bytes, mediaType }: Content, artifact: string, start: number): void {
+    this.#database.run(
+      `INSERT INTO contents (sessionId, sha256, bytes, mediaType, artifact, start) VALUES (?, ?, ?, ?, ?, ?)
+       ON CONFLICT (sessionId, sha256) DO NOTHING`,
+      ...[sessionId, sha256, bytes, mediaType, artifact, start],
+    );
+  }
+
   /** Removes the files of a session that is being deleted. `recordFilesRemoved` has to follow. */
   removeFiles(sessionId: string): void {
     this.#artifacts.remove(sessionId);

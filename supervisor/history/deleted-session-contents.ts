@@ -105,7 +105,7 @@ export class DeletedSessionContents {
       // The hashes stay, so that the order of events can still be verified.
       database.run(
         `UPDATE events SET data = '{}' WHERE sessionId = ?
-         AND type NOT IN ('session.created', 'session.forked', 'session.status', 'session.deleted')`,
+         AND type NOT IN ('session.created', 'session.forked', 'session.imported', 'session.status', 'session.deleted')`,
         sessionId,
       );
       sessions.update(sessionId, { about: null, tags: [], model: null });

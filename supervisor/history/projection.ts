@@ -133,6 +133,7 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
     case 'workspace.measured':
       return { ...state, workspaceBytes: entry.data.bytes };
     case 'session.forked':
+    case 'session.imported':
       return { ...state, ...forked(entry) };
     case 'workspace.seeded':
     case 'workspace.near-limit':
@@ -174,8 +175,10 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
   }
 }
 
-/** A fork is a new session. It keeps the turns of the source session, but not its labels and sandboxes. */
-function forked({ data }: Extract<EventEntry, { type: 'session.forked' }>): Partial<ProjectedSession> {
+/** A fork or an import is a new session. It keeps the turns of its source, but not its labels and sandboxes. */
+function forked({
+  data,
+}: Extract<EventEntry, { type: 'session.forked' | 'session.imported' }>): Partial<ProjectedSession> {
   const { name, profile, persistent, backing, uid, gid } = data;
   return { ...INITIAL_STATE, name, profile, persistent, throwaway: false, backing, uid, gid };
 }

@@ -129,6 +129,11 @@ export class TurnOutput {
     }
   }
 
+  /** Records the output of a turn that came with its history, whose contents are stored already. */
+  adopt(turnId: string, pieces: readonly Omit<Piece, 'artifact' | 'seq'>[]): void {
+    for (const piece of pieces) this.#savePiece(turnId, { ...piece, artifact: null, seq: null });
+  }
+
   #storeContent(
     turn: z.output<typeof TurnSchema>,
     turnId: string,

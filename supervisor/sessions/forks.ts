@@ -1,5 +1,5 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import { type EventEntry, contentOf, parseEvent } from '../../protocol/events.ts';
+import type { EventEntry } from '../../protocol/events.ts';
 import { type SessionEvent, ENDED_TURN_STATUSES } from '../../protocol/entities.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { Artifacts } from '../history/artifacts.ts';
@@ -8,6 +8,7 @@ import type { EventLog } from '../history/event-log.ts';
 import { replay } from '../history/projection.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import type { Ids } from '../base/ids.ts';
+import { asEvent, contentsOf, copyEvents } from './copied-events.ts';
 import type { SessionCreation } from './session-creation.ts';
 import type { Database } from '../store/database.ts';
 import type { EgressRules } from '../store/egress-rules.ts';
@@ -77,7 +78,9 @@ export class Forks {
     const id = ids.next('ses');
     const history = this.#history(snapshot);
     const copied = this.#endedTurns(history);
-    const contentIds = contentsOf(copyEvents(history, copied).map(({ entry }) => entry));
+    const turnIds = new Map([...copied].map(([from, to]) => [from, to.id]));
+    const copiedEvents = copyEvents(history, turnIds);
+    const contentIds = contentsOf(copiedEvents.map(({ entry }) => entry));
     await this.#copyFiles(source.id, id, copied, contentIds);
     const { result } = operations.runOnce(opId, 'snapshot.fork', () => {
       database.transaction(() => {
@@ -90,15 +93,12 @@ export class Forks {
           lineage: snapshot.lineage,
           origin: snapshot.id,
         };
-        const entries = [
-          ...copyEvents(history, copied).map(({ entry }) => entry),
-          forkedEvent(row, snapshot),
-        ];
+        const entries = [...copiedEvents.map(({ entry }) => entry), forkedEvent(row, snapshot)];
         const state = replay(entries.map((entry, at) => asEvent(row.id, at + 1, entry)));
         sessions.insert({ ...row, about: state?.about ?? null, model: state?.model ?? null });
         contents.copyRows(source.id, row.id, contentIds);
         events.append(row.id, entries);
-        const seqs = new Map(copyEvents(history, copied).map(({ seq }, at) => [seq, at + 1]));
+        const seqs = new Map(copiedEvents.map(({ seq }, at) => [seq, at + 1]));
         for (const { turn, id } of copied.values()) {
           turns.insert({ ...turn, id, sessionId: row.id });
           output.copy(turn.id, id, (seq) => seqs.get(seq));
@@ -153,40 +153,10 @@ export class Forks {
   }
 }
 
-/** The events of the source session as the fork records them, each with its original `seq`. */
-function copyEvents(
-  history: readonly SessionEvent[],
-  copied: ReadonlyMap<string, CopiedTurn>,
-): { readonly seq: number; readonly entry: EventEntry }[] {
-  return history.flatMap(({ seq, type, data, at }) => {
-    const { turnId } = data;
-    const newTurnId = typeof turnId === 'string' ? copied.get(turnId)?.id : undefined;
-    if (turnId !== undefined && newTurnId === undefined) return [];
-    const changed: Record<string, unknown> = { ...data };
-    if (newTurnId !== undefined) changed['turnId'] = newTurnId;
-    // The event was validated when it was written; only ids differ.
-    return [{ seq, entry: { type, data: changed, at: Date.parse(at) } as unknown as EventEntry }];
-  });
-}
-
-/** The contents that these events name. */
-function contentsOf(entries: readonly EventEntry[]): string[] {
-  const ids = entries.flatMap((entry) => {
-    const parsed = parseEvent(entry);
-    return (parsed === null ? null : contentOf(parsed))?.sha256 ?? [];
-  });
-  return [...new Set(ids)];
-}
-
 function forkedEvent(row: SessionRow, { sessionId, id, eventSeq }: SnapshotRow): EventEntry {
   const { name, profile, persistent, backing, uid, gid } = row;
   return {
     type: 'session.forked',
     data: { from: sessionId, snapshotId: id, eventSeq, name, profile, persistent, backing, uid, gid },
   };
-}
-
-/** An event for `replay`, which uses neither times nor hashes. */
-function asEvent(sessionId: string, seq: number, { type, data }: EventEntry): SessionEvent {
-  return { sessionId, seq, at: '', type, data: data as SessionEvent['data'], prevHash: '', hash: '' };
 }

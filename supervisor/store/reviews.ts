@@ -31,7 +31,7 @@ const ranges = z.array(z.tuple([count, count]));
 const lines = z.object({ removed: ranges, added: ranges });
 
 /** What was decided about one path: all of it, or parts of it. */
-const DecisionStateSchema = z.object({
+export const DecisionStateSchema = z.object({
   whole: VerdictSchema.nullable(),
   /** Of permission bits and extended attributes, where the content is decided by lines. */
   mode: VerdictSchema.nullable(),

@@ -1,10 +1,9 @@
 import { type FileHandle, mkdir, open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isEncoding, FrameBuilder, extractObject, decompressFrame } from '../../../snapshot-format/frames.ts';
 import type { PackObject } from '../../../snapshot-format/pack-index.ts';
-import { readStoredFrame } from '../../../snapshot-format/pack-index.ts';
 import { PackWriter } from '../../../snapshot-format/pack-writer.ts';
 import type { StoredPack } from '../store/lineage-store.ts';
+import { FrameCopy } from './frame-copy.ts';
 
 /**
  * Copies objects of existing packs into new pack files in a directory. Nobody else sees these files until they are
@@ -14,7 +13,7 @@ export class PackCopy {
   readonly #directory: string;
   readonly #files: string[] = [];
   #writer = new PackWriter();
-  #builder = new FrameBuilder();
+  readonly #frames = new FrameCopy((frame) => this.#append(frame));
   #handle: FileHandle | null = null;
   #bytes = 0;
 
@@ -27,37 +26,19 @@ export class PackCopy {
     return this.#bytes;
   }
 
-  /**
-   * Copies objects of one frame; the compressed frame as it is if all its objects are needed. Throws `snapshot_damaged`
-   * for an unreadable frame.
-   */
-  async add(
+  /** As `FrameCopy.add`. */
+  add(
     pack: StoredPack,
     frameIndex: number,
     all: readonly PackObject[],
     needed: readonly PackObject[],
   ): Promise<void> {
-    const frame = pack.index.frame(frameIndex);
-    const stored = await readStoredFrame(pack.file, frame);
-    const raw = decompressFrame(frame.encoding, frame.rawLength, stored);
-    const bodies = needed.map((object) => extractObject(raw, object));
-    if (needed.length === all.length && isEncoding(frame.encoding)) {
-      const { encoding, rawLength, checksum } = frame;
-      await this.#append({ encoding, rawLength, stored, checksum, objects: needed });
-      return;
-    }
-    for (const [at, { hash, kind }] of needed.entries()) {
-      // A copy, so that one small object does not keep its whole frame in memory.
-      const body = Buffer.from(bodies[at] ?? []);
-      if (this.#builder.add(hash, kind, body)) continue;
-      await this.#append(this.#builder.finish());
-      this.#builder.add(hash, kind, body);
-    }
+    return this.#frames.add(pack, frameIndex, all, needed);
   }
 
   /** Completes the files and returns their paths. They are durable. */
   async end(): Promise<string[]> {
-    if (!this.#builder.isEmpty) await this.#append(this.#builder.finish());
+    await this.#frames.end();
     await this.#endFile();
     return this.#files;
   }

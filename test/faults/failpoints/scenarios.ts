@@ -1,6 +1,7 @@
 import { describe, test } from 'vitest';
 import { FAILPOINTS, type FailpointName } from '../../../supervisor/base/failpoints.ts';
 import { agentTurnScenario } from './agents.ts';
+import { importScenario } from './bundles.ts';
 import { deployScenario, setupScenario, undeployScenario } from './profiles.ts';
 import { handoverScenario } from './programs.ts';
 import { reviewScenario } from './reviews.ts';
@@ -89,6 +90,9 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'fork.after-row': forkScenario,
   'fork.before-files': forkScenario,
   'fork.after-files': forkScenario,
+  'import.after-contents': importScenario,
+  'import.after-publish': importScenario,
+  'import.after-row': importScenario,
   'review.after-intent': reviewScenario,
   'review.after-file': reviewScenario,
 };
@@ -120,6 +124,7 @@ const PARTS: Record<Operation, ScenarioGroup> = {
   freeze: 'snapshots',
   restore: 'snapshots',
   fork: 'snapshots',
+  import: 'snapshots',
   review: 'snapshots',
 };
 

@@ -57,6 +57,8 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
   ['snapshot diff', '<a> <b>', '--stat', '--patch'],
   ['snapshot restore', '<session> <snapshot>', '--path', '--preview'],
   ['snapshot fork', '<snapshot>', '--name'],
+  ['snapshot export', '<snapshot> <file>'],
+  ['snapshot import', '<profile> <file>', '--name', '--key', '--wait'],
   ['review', '<session>', '--base'],
   ['review diff', '<session> [path]'],
   ['review accept', '<session> [paths...]', '--all'],
@@ -108,8 +110,6 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
 
 /** Commands that later versions will have: until then they fail with `not_supported`. */
 const PLANNED: readonly string[] = [
-  'snapshot export snp-aaaaaaaaaaaaaaaa a.tar.zst',
-  'snapshot import counter a.tar.zst',
   'session undelete default',
   'session move default --to far',
   'secret login preset',

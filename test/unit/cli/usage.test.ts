@@ -40,7 +40,6 @@ describe('a command line that is wrong ends with 2 and says how', () => {
   });
 
   test.each([
-    ['snapshot', 'export', 'a'],
     ['session', 'undelete', 'a'],
     ['session', 'undelete', 'a', '--json'],
     ['retention', 'plan', '--to', 'branch'],

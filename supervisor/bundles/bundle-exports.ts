@@ -1,0 +1,154 @@
+import { BUNDLE_CHUNK_BYTES } from '../../protocol/bundles.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Home } from '../store/home.ts';
+import type { ReviewCommentRows } from '../store/review-comments.ts';
+import type { ReviewRow, ReviewRows } from '../store/reviews.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
+import type { Contents } from '../history/contents.ts';
+import type { EventLog } from '../history/event-log.ts';
+import type { HostKey } from '../manifests/host-key.ts';
+import type { BaseTrees } from '../snapshots/base-trees.ts';
+import type { LineageStore } from '../snapshots/store/lineage-store.ts';
+import type { LineageStores } from '../snapshots/store/lineage-stores.ts';
+import type { BundleReview, BundleSession, BundleSnapshot } from './bundle-format.ts';
+import { type BundlePlan, BundleWriter } from './bundle-writer.ts';
+
+export interface BundleExportsOptions {
+  readonly home: Pick<Home, 'id'>;
+  readonly stores: LineageStores;
+  readonly snapshots: Pick<Snapshots, 'get'>;
+  readonly reviewRows: Pick<ReviewRows, 'findOpen' | 'newestEnded' | 'decisions'>;
+  readonly commentRows: Pick<ReviewCommentRows, 'list'>;
+  readonly events: Pick<EventLog, 'read' | 'head'>;
+  readonly contents: Pick<Contents, 'read'>;
+  readonly baseTrees: Pick<BaseTrees, 'find'>;
+  /** ms since 1970. */
+  readonly now: () => number;
+}
+
+/** What is exported. `isNow`: the session as it is, with its review; otherwise the history ends with the snapshot. */
+export interface ExportRequest {
+  readonly session: SessionRow;
+  readonly snapshot: SnapshotRow;
+  readonly isNow: boolean;
+}
+
+/** Begins exports of sessions. */
+export class BundleExports {
+  readonly #options: BundleExportsOptions;
+
+  constructor(options: BundleExportsOptions) {
+    this.#options = options;
+  }
+
+  /** The caller ends it with `close`. */
+  async begin(request: ExportRequest, key: HostKey): Promise<BundleExport> {
+    const plan = this.#plan(request, key);
+    const controller = new AbortController();
+    const { store, release } = await holdStore(this.#options.stores, request.snapshot.lineage);
+    const writer = new BundleWriter({ ...this.#options, key });
+    return new BundleExport(writer.write(plan, store, controller.signal), () => {
+      controller.abort(new HoldfastError('cancelled', 'The export was cancelled'));
+      release();
+    });
+  }
+
+  #plan({ session, snapshot, isNow }: ExportRequest, key: HostKey): BundlePlan {
+    const { home, snapshots, reviewRows, commentRows, events, baseTrees, now } = this.#options;
+    const open = isNow ? reviewRows.findOpen(session.id) : null;
+    const ended = isNow ? reviewRows.newestEnded(session.id) : null;
+    const reviews = [open, ended].flatMap((row) => {
+      const target = row === null ? null : snapshots.get(row.targetSnapshot);
+      return row === null || target === null ? [] : [{ row, target }];
+    });
+    const bases = reviews.flatMap(({ row }) => {
+      const base = row.baseSnapshot === null ? null : snapshots.get(row.baseSnapshot);
+      return base === null ? [] : [base];
+    });
+    const rows = [snapshot, ...reviews.map(({ target }) => target), ...bases];
+    const base = baseTrees.find(session);
+    const { id, name, profile, tags, pinned, starred } = session;
+    const facts: BundleSession = {
+      format: 1,
+      home: home.id,
+      publicKey: key.publicKey,
+      madeAt: now(),
+      session: { id, name, profile, tags: [...tags], pinned, starred },
+      snapshot: snapshot.id,
+      snapshots: [...new Map(rows.map((row) => [row.id, toSnapshot(row)])).values()],
+      base: base?.isExact === true ? { root: base.root, origin: base.origin, folder: base.folder } : null,
+      reviews: reviews.map(({ row }) => this.#review(row)),
+      comments: !isNow
+        ? []
+        : commentRows.list(id).map(({ id: _, sessionId: __, batch: ___, quote, ...comment }) => ({
+            ...comment,
+            quote: Buffer.from(quote).toString('base64'),
+          })),
+    };
+    return { session: facts, lastSeq: isNow ? events.head(id).seq : snapshot.eventSeq };
+  }
+
+  #review({ sessionId: _, lineage: __, ...row }: ReviewRow): BundleReview {
+    return { ...row, decisions: this.#options.reviewRows.decisions(row.id).map((one) => ({ ...one })) };
+  }
+}
+
+/** A bundle that is being read. Nothing that it needs is removed until it is closed. */
+export class BundleExport {
+  readonly #bytes: AsyncIterator<Buffer>;
+  readonly #release: () => void;
+  #rest: Buffer[] = [];
+  #length = 0;
+  #ended = false;
+
+  constructor(bytes: AsyncIterable<Buffer>, release: () => void) {
+    this.#bytes = bytes[Symbol.asyncIterator]();
+    this.#release = release;
+  }
+
+  /** The next bytes; fewer than BUNDLE_CHUNK_BYTES only at the end. */
+  async read(): Promise<{ bytes: Buffer; end: boolean }> {
+    while (!this.#ended && this.#length < BUNDLE_CHUNK_BYTES) {
+      const next = await this.#bytes.next();
+      this.#ended = next.done === true;
+      if (next.done === true) break;
+      this.#rest.push(next.value);
+      this.#length += next.value.length;
+    }
+    const all = Buffer.concat(this.#rest);
+    const bytes = all.subarray(0, BUNDLE_CHUNK_BYTES);
+    this.#rest = all.length > bytes.length ? [all.subarray(bytes.length)] : [];
+    this.#length = all.length - bytes.length;
+    return { bytes, end: this.#ended && this.#length === 0 };
+  }
+
+  async close(): Promise<void> {
+    this.#release();
+    await this.#bytes.return?.().catch(() => undefined);
+  }
+}
+
+function toSnapshot(row: SnapshotRow): BundleSnapshot {
+  const { id, createdAt, reason, label, root, stateRoot, files, directories } = row;
+  const { bytes, eventSeq, duringTurn, missing, missingPaths } = row;
+  return {
+    ...{ id, createdAt, reason, label, root, stateRoot, files, directories },
+    ...{ bytes, eventSeq, duringTurn, missing, missingPaths },
+  };
+}
+
+/** Takes the shared lock of a lineage until `release`. */
+export async function holdStore(
+  stores: LineageStores,
+  lineage: string,
+): Promise<{ readonly store: LineageStore; readonly release: () => void; readonly released: Promise<void> }> {
+  const held = Promise.withResolvers<null>();
+  const opened = Promise.withResolvers<LineageStore>();
+  const released = stores.use(lineage, async (store) => {
+    opened.resolve(store);
+    await held.promise;
+  });
+  released.catch((error: unknown) => opened.reject(error));
+  return { store: await opened.promise, release: () => held.resolve(null), released };
+}

@@ -1,0 +1,255 @@
+import { randomBytes } from 'node:crypto';
+import { z } from 'zod';
+import { BundleSignerSchema } from '../../protocol/bundles.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { type HostKey, openHostKey } from '../manifests/host-key.ts';
+import type { SnapshotService } from '../snapshots/snapshot-service.ts';
+import type { Hydration } from '../snapshots/hydration.ts';
+import type { Home } from '../store/home.ts';
+import type { Operations } from '../store/operations.ts';
+import type { Profiles } from '../store/profiles.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import type { SnapshotRow } from '../store/snapshots.ts';
+import type { BundleExport, BundleExports } from './bundle-exports.ts';
+import type { BundleImport, BundleImports, Imported } from './bundle-imports.ts';
+
+const MOST_AT_ONCE = 4;
+/** A client that asks for nothing for so long is gone. */
+const IDLE_MS = 300_000;
+const COMMIT = 'bundle.commit';
+
+export interface BundlesOptions {
+  readonly home: Pick<Home, 'id' | 'hostKey'>;
+  readonly exports: BundleExports;
+  readonly imports: BundleImports;
+  readonly profiles: Pick<Profiles, 'getOrThrow'>;
+  readonly snapshotService: Pick<SnapshotService, 'create' | 'find' | 'findSession'>;
+  readonly hydration: Pick<Hydration, 'start'>;
+  readonly operations: Operations;
+  readonly onImported: (sessionId: string) => void;
+}
+
+const ImportedSessionSchema = z.object({
+  sessionId: z.string(),
+  snapshotId: z.string(),
+  signedBy: BundleSignerSchema,
+  events: z.number(),
+  contents: z.number(),
+});
+export type ImportedSession = z.infer<typeof ImportedSessionSchema>;
+/** The stored result of a commit. */
+const CommittedSchema = z.object({
+  imported: z.string().transform((text) => ImportedSessionSchema.parse(JSON.parse(text))),
+});
+
+interface Open {
+  readonly owner: object;
+  readonly what: { readonly export: BundleExport } | { readonly import: BundleImport };
+  /** The last call, which the next one waits for. */
+  last: Promise<unknown>;
+  idle: NodeJS.Timeout;
+}
+
+/** Exports and imports of sessions as bundles. Each belongs to the connection that began it, and ends with it. */
+export class Bundles {
+  readonly #options: BundlesOptions;
+  readonly #open = new Map<string, Open>();
+  /** Commits that run, by their `opId`: a client whose connection broke asks again. */
+  readonly #committing = new Map<string, Promise<ImportedSession>>();
+  #beginning = 0;
+  #key: HostKey | null = null;
+
+  constructor(options: BundlesOptions) {
+    this.#options = options;
+  }
+
+  /** Exports what a session is now. */
+  async exportSession(
+    reference: string,
+    opId: string | undefined,
+    owner: object,
+  ): Promise<{ bundle: string; snapshot: SnapshotRow; keyId: string }> {
+    const { snapshotService } = this.#options;
+    const session = requirePresent(snapshotService.findSession(reference));
+    const { row: snapshot } = await snapshotService.create(session, { opId });
+    return await this.#export(session, snapshot, true, owner);
+  }
+
+  /** Exports what the session of a snapshot was then. */
+  async exportSnapshot(
+    id: string,
+    owner: object,
+  ): Promise<{ bundle: string; snapshot: SnapshotRow; keyId: string }> {
+    const snapshot = this.#options.snapshotService.find(id);
+    const session = requirePresent(this.#options.snapshotService.findSession(snapshot.sessionId));
+    return await this.#export(session, snapshot, false, owner);
+  }
+
+  /** The next bytes. At the end the export is over. */
+  async read(bundle: string, owner: object): Promise<{ bytes: Buffer; end: boolean }> {
+    return await this.#call(bundle, owner, async ({ what }) => {
+      if (!('export' in what)) throw ended('it is an import');
+      const read = await what.export.read();
+      if (read.end) await this.abort(bundle, owner);
+      return read;
+    });
+  }
+
+  /** `key`: the id of the key that has to have signed it; default: that of this home. Errors: `not_found`, `overloaded`. */
+  async beginImport(
+    { profile, name, key }: { profile: string; name?: string | undefined; key?: string | undefined },
+    owner: object,
+  ): Promise<string> {
+    this.#options.profiles.getOrThrow(profile);
+    return await this.#begin(owner, async () => ({
+      import: await this.#options.imports.begin({ profile, name, key: key ?? this.#openKey().keyId }),
+    }));
+  }
+
+  async append(bundle: string, owner: object, bytes: Buffer): Promise<void> {
+    await this.#call(bundle, owner, async ({ what }) => {
+      if (!('import' in what)) throw ended('it is an export');
+      await what.import.append(bytes);
+    });
+  }
+
+  /** A repeated `opId` returns the same session. */
+  async commit(bundle: string, owner: object, opId: string | undefined): Promise<ImportedSession> {
+    const earlier = this.#options.operations.findResult(opId, COMMIT);
+    if (earlier !== null) return CommittedSchema.parse(earlier.result).imported;
+    const running = opId === undefined ? undefined : this.#committing.get(opId);
+    if (running !== undefined) return await running;
+    const committing = this.#call(bundle, owner, ({ what }) => {
+      if (!('import' in what)) throw ended('it is an export');
+      // It goes on when its connection ends.
+      this.#forget(bundle);
+      return this.#commit(what.import, opId);
+    });
+    if (opId === undefined) return await committing;
+    this.#committing.set(opId, committing);
+    try {
+      return await committing;
+    } finally {
+      this.#committing.delete(opId);
+    }
+  }
+
+  async #commit(arriving: BundleImport, opId: string | undefined): Promise<ImportedSession> {
+    const { operations, hydration, onImported } = this.#options;
+    const ownKey = this.#openKey().keyId;
+    const imported = await arriving.commit((insert) => {
+      let inserted: Imported | undefined;
+      operations.runOnce(opId, COMMIT, () => {
+        inserted = insert();
+        return { imported: JSON.stringify(summaryOf(inserted, ownKey)) };
+      });
+      if (inserted === undefined) throw new HoldfastError('conflict', 'The session was imported already');
+      return inserted;
+    });
+    hydration.start(imported.row.id);
+    onImported(imported.row.id);
+    return summaryOf(imported, ownKey);
+  }
+
+  /** Does nothing if it has ended. */
+  async abort(bundle: string, owner: object): Promise<void> {
+    const open = this.#open.get(bundle);
+    if (open?.owner !== owner) return;
+    this.#forget(bundle);
+    if ('export' in open.what) await open.what.export.close();
+    else await open.what.import.abort();
+  }
+
+  async close(): Promise<void> {
+    for (const [bundle, { owner }] of [...this.#open]) await this.abort(bundle, owner);
+  }
+
+  async #export(
+    session: SessionRow,
+    snapshot: SnapshotRow,
+    isNow: boolean,
+    owner: object,
+  ): Promise<{ bundle: string; snapshot: SnapshotRow; keyId: string }> {
+    const key = this.#openKey();
+    const bundle = await this.#begin(owner, async () => ({
+      export: await this.#options.exports.begin({ session, snapshot, isNow }, key),
+    }));
+    return { bundle, snapshot, keyId: key.keyId };
+  }
+
+  async #begin(owner: object, open: () => Promise<Open['what']>): Promise<string> {
+    if (this.#open.size + this.#beginning >= MOST_AT_ONCE) {
+      throw new HoldfastError('overloaded', 'Nothing was exported or imported', {
+        why: `${MOST_AT_ONCE} other exports and imports are under way`,
+        next: 'try again when one of them has ended',
+      });
+    }
+    this.#beginning += 1;
+    try {
+      const what = await open();
+      const bundle = randomBytes(16).toString('hex');
+      this.#open.set(bundle, {
+        owner,
+        what,
+        last: Promise.resolve(),
+        idle: this.#abortWhenIdle(bundle, owner),
+      });
+      return bundle;
+    } finally {
+      this.#beginning -= 1;
+    }
+  }
+
+  /** Calls may overlap; they take effect in their order. A failure ends it. */
+  async #call<T>(bundle: string, owner: object, act: (open: Open) => Promise<T>): Promise<T> {
+    const open = this.#open.get(bundle);
+    if (open?.owner !== owner) throw ended('its connection broke, or an earlier part was refused');
+    clearTimeout(open.idle);
+    const mine = open.last.then(() => act(open));
+    open.last = mine.catch(() => undefined);
+    try {
+      const result = await mine;
+      if (this.#open.get(bundle) === open) open.idle = this.#abortWhenIdle(bundle, owner);
+      return result;
+    } catch (error) {
+      await this.abort(bundle, owner);
+      throw error;
+    }
+  }
+
+  #forget(bundle: string): void {
+    clearTimeout(this.#open.get(bundle)?.idle);
+    this.#open.delete(bundle);
+  }
+
+  #abortWhenIdle(bundle: string, owner: object): NodeJS.Timeout {
+    // What cannot be removed now is garbage for the next supervisor.
+    return setTimeout(() => void this.abort(bundle, owner).catch(() => undefined), IDLE_MS).unref();
+  }
+
+  #openKey(): HostKey {
+    this.#key ??= openHostKey(this.#options.home.hostKey);
+    return this.#key;
+  }
+}
+
+function summaryOf({ row, snapshot, bundle }: Imported, ownKey: string): ImportedSession {
+  const { keyId, session, events, contents } = bundle;
+  return {
+    ...{ sessionId: row.id, snapshotId: snapshot.id },
+    signedBy: { keyId, home: session.home, own: keyId === ownKey },
+    ...{ events: events.length, contents: contents.size },
+  };
+}
+
+function requirePresent(session: SessionRow): SessionRow {
+  if (session.status !== 'deleted') return session;
+  throw new HoldfastError('not_found', `Session ${session.name} cannot be exported`, {
+    why: 'it was deleted, and its prompts and outputs with it',
+    next: 'make a session of its last snapshot with `holdfast snapshot fork`, and export that one',
+  });
+}
+
+function ended(why: string): HoldfastError {
+  return new HoldfastError('interrupted', 'The export or import has ended', { why, next: 'begin again' });
+}

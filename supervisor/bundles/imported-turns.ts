@@ -1,0 +1,121 @@
+import { ENDED_TURN_STATUSES } from '../../protocol/entities.ts';
+import type { EventEntry, OutputStream } from '../../protocol/events.ts';
+import type { Content } from '../../protocol/contents.ts';
+import { FRAME_LIMITS } from '../../protocol/wire/limits.ts';
+import { nestsDeeperThan } from '../../protocol/wire/untrusted-json.ts';
+import type { ProjectedTurn } from '../history/projection.ts';
+import { type Json, JsonSchema } from '../store/columns.ts';
+import { type NewTurn, TURN_INPUT_BYTES } from '../store/turns.ts';
+import { refusedBundle } from './bundle-format.ts';
+
+export interface OutputPiece {
+  readonly stream: OutputStream;
+  readonly start: number;
+  readonly bytes: number;
+  readonly sha256: string;
+}
+
+/** A turn as a history tells it. */
+export interface ToldTurn {
+  readonly id: string;
+  createdAt: number;
+  startedAt: number | null;
+  endedAt: number | null;
+  input: Content | null;
+  result: Content | null;
+  readonly pieces: OutputPiece[];
+  /** Durable bytes of each stream. */
+  readonly bytes: Record<OutputStream, number>;
+}
+
+/** The turns of a history that have ended. Errors: `snapshot_damaged` for one that contradicts itself. */
+export function endedTurns(entries: Iterable<EventEntry>): ToldTurn[] {
+  const turns = new Map<string, ToldTurn>();
+  const ended = new Set<string>();
+  for (const entry of entries) {
+    if (entry.type === 'turn.queued') {
+      const { turnId: id, content: input, inputBytes } = entry.data;
+      if (input?.bytes !== inputBytes) throw refusedBundle('its history has a turn without its prompt');
+      if (turns.has(id)) throw refusedBundle('its history begins a turn twice');
+      turns.set(id, {
+        ...{ id, createdAt: entry.at ?? 0, startedAt: null, endedAt: null, input, result: null, pieces: [] },
+        bytes: { stdout: 0, stderr: 0, result: 0 },
+      });
+      continue;
+    }
+    if (!isOfTurn(entry)) continue;
+    const turn = turns.get(entry.data.turnId);
+    if (turn === undefined || ended.has(turn.id))
+      throw refusedBundle('its history changes a turn that is over');
+    tell(turn, entry);
+    if (entry.type === 'turn.ended') ended.add(turn.id);
+  }
+  return [...turns.values()].filter(
+    ({ id, input }) => ended.has(id) && (input?.bytes ?? 0) <= TURN_INPUT_BYTES,
+  );
+}
+
+type TurnEntry = Exclude<Extract<EventEntry, { type: `turn.${string}` }>, { type: 'turn.queued' }>;
+
+function isOfTurn(entry: EventEntry): entry is TurnEntry {
+  return entry.type.startsWith('turn.');
+}
+
+function tell(turn: ToldTurn, entry: TurnEntry): void {
+  switch (entry.type) {
+    case 'turn.edited':
+      if (entry.data.content.bytes !== entry.data.inputBytes)
+        throw refusedBundle('its history has a turn without its prompt');
+      turn.input = entry.data.content;
+      return;
+    case 'turn.started':
+      turn.startedAt = entry.at ?? 0;
+      return;
+    case 'turn.output': {
+      const { stream, offset, bytes, content } = entry.data;
+      if (content?.bytes !== bytes || offset !== turn.bytes[stream])
+        throw refusedBundle('its history has an output with a gap');
+      turn.bytes[stream] += bytes;
+      if (bytes > 0) turn.pieces.push({ stream, start: offset, bytes, sha256: content.sha256 });
+      return;
+    }
+    case 'turn.ended':
+      if (!ENDED_TURN_STATUSES.has(entry.data.status)) throw refusedBundle('its history has an odd turn');
+      turn.endedAt = entry.at ?? 0;
+      turn.result = entry.data.outputArtifact ? null : entry.data.content;
+      return;
+    case 'turn.restarted':
+    case 'turn.worker':
+    case 'turn.cancelling':
+  }
+}
+
+/** The row of a turn. `read` gives the bytes of a content. */
+export function turnRow(
+  sessionId: string,
+  told: ToldTurn,
+  projected: ProjectedTurn,
+  read: (content: Content) => Buffer,
+): NewTurn {
+  const { inputBytes: _, ...fields } = projected;
+  return {
+    ...fields,
+    sessionId,
+    createdAt: told.createdAt,
+    startedAt: told.startedAt,
+    endedAt: told.endedAt,
+    launchedAt: told.startedAt,
+    input: told.input === null ? Buffer.alloc(0) : read(told.input),
+    output: told.result === null ? null : parseResult(read(told.result)),
+    snapshot: null,
+  };
+}
+
+function parseResult(bytes: Buffer): Json {
+  if (nestsDeeperThan(bytes, FRAME_LIMITS.depth)) throw refusedBundle('a result in it nests too deep');
+  try {
+    return JsonSchema.parse(JSON.parse(bytes.toString('utf8')));
+  } catch (cause) {
+    throw refusedBundle('a result in it is not JSON', cause);
+  }
+}

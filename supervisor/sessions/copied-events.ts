@@ -1,0 +1,43 @@
+import type { SessionEvent } from '../../protocol/entities.ts';
+import { contentOf, type EventEntry, parseEvent } from '../../protocol/events.ts';
+
+/** An event of another session as its copy records it, with its original `seq`. */
+export interface CopiedEvent {
+  readonly seq: number;
+  readonly entry: EventEntry;
+}
+
+/**
+ * The events of a session as another one records them. `turnIds`: the new ids of the turns that are copied; events of other turns are
+ * left out.
+ */
+export function copyEvents(
+  history: readonly (Pick<SessionEvent, 'seq' | 'type' | 'at'> & {
+    readonly data: Record<string, unknown>;
+  })[],
+  turnIds: ReadonlyMap<string, string>,
+): CopiedEvent[] {
+  return history.flatMap(({ seq, type, data, at }) => {
+    const { turnId } = data;
+    const newTurnId = typeof turnId === 'string' ? turnIds.get(turnId) : undefined;
+    if (turnId !== undefined && newTurnId === undefined) return [];
+    const changed: Record<string, unknown> = { ...data };
+    if (newTurnId !== undefined) changed['turnId'] = newTurnId;
+    // The event was validated when it was written; only ids differ.
+    return [{ seq, entry: { type, data: changed, at: Date.parse(at) } as unknown as EventEntry }];
+  });
+}
+
+/** The contents that these events name. */
+export function contentsOf(entries: readonly EventEntry[]): string[] {
+  const ids = entries.flatMap((entry) => {
+    const parsed = parseEvent(entry);
+    return (parsed === null ? null : contentOf(parsed))?.sha256 ?? [];
+  });
+  return [...new Set(ids)];
+}
+
+/** An event for `replay`, which uses neither times nor hashes. */
+export function asEvent(sessionId: string, seq: number, { type, data }: EventEntry): SessionEvent {
+  return { sessionId, seq, at: '', type, data: data as SessionEvent['data'], prevHash: '', hash: '' };
+}
