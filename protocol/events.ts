@@ -14,6 +14,7 @@ import { HANDOFF_EVENTS } from './handoff.ts';
 import { MANIFEST_EVENTS } from './manifest.ts';
 import { ErrorDataSchema } from './error-data.ts';
 import { HomeIdSchema, SessionIdSchema, SnapshotIdSchema, TerminalIdSchema } from './ids.ts';
+import { REVIEW_COMMENT_EVENTS } from './review-comments.ts';
 import { SnapshotReasonSchema } from './snapshots.ts';
 
 /** The first output of a turn (all streams together), up to this size, is stored in the database, and the rest in a file. */
@@ -286,6 +287,7 @@ export const EVENT_SCHEMAS = {
   }),
   ...EGRESS_EVENTS,
   ...AGENT_EVENTS,
+  ...REVIEW_COMMENT_EVENTS,
   ...HANDOFF_EVENTS,
   ...MANIFEST_EVENTS,
   ...CHECK_EVENTS,

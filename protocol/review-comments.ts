@@ -39,6 +39,14 @@ export const ReviewCommentSchema = z.object({
 });
 export type ReviewComment = z.infer<typeof ReviewCommentSchema>;
 
+/** The comments of a session are others now; `comments` are those that were added, removed or sent. Their text is no part of it. */
+export const REVIEW_COMMENT_EVENTS = {
+  'review.commented': z.object({
+    what: z.enum(['added', 'removed', 'sent']),
+    comments: z.array(CommentIdSchema).max(COMMENT_LIMITS.comments),
+  }),
+} as const;
+
 const session = z.object({ session: SessionRefSchema });
 const opId = OpIdSchema.optional();
 

@@ -78,7 +78,11 @@ export class OpenReview implements Disposable {
         if (type === 'review.ended') this.#ended.fire(undefined);
         if (type === 'turn.started') this.#markOutdated();
         const revision = typeof data === 'object' && 'revision' in data ? data['revision'] : undefined;
-        if (type === 'review.opened' || (type.startsWith('review.') && revision !== this.#review?.revision))
+        if (type === 'review.commented') this.#changed.fire(undefined);
+        else if (
+          type === 'review.opened' ||
+          (type.startsWith('review.') && revision !== this.#review?.revision)
+        )
           void this.reload().catch(() => undefined);
       }),
     );

@@ -143,6 +143,7 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
     case 'review.decided':
     case 'review.undone':
     case 'review.ended':
+    case 'review.commented':
     case 'snapshot.created':
     case 'snapshot.deleted':
     case 'snapshot.failed':

@@ -7,6 +7,7 @@ import { type ObjectReader, parseHash } from '../../snapshot-format/objects.ts';
 import type { Ids } from '../base/ids.ts';
 import { isoTime } from '../base/iso-time.ts';
 import type { KeyedMutex } from '../base/keyed-mutex.ts';
+import type { EventLog } from '../history/event-log.ts';
 import { SnapshotFiles } from '../snapshots/files/snapshot-files.ts';
 import type { Database } from '../store/database.ts';
 import type { Operations } from '../store/operations.ts';
@@ -21,6 +22,7 @@ export interface ReviewCommentsOptions {
   readonly database: Database;
   readonly commentRows: ReviewCommentRows;
   readonly operations: Operations;
+  readonly events: Pick<EventLog, 'append'>;
   readonly reviews: Pick<Reviews, 'withOpen'>;
   /** One batch of a session's comments at a time. */
   readonly mutex: KeyedMutex;
@@ -73,6 +75,7 @@ export class ReviewComments {
       const place = { path, side, start: lines.start, end: lines.end, quote };
       const unsent = { batch: null, turnId: null, sentAt: null };
       commentRows.insert({ id, sessionId: session.id, ...place, text, createdAt: now(), ...unsent });
+      this.#tell(session.id, 'added', [id]);
       return { id };
     });
     const comment = (await this.list(session, signal)).find(({ id }) => id === result.id);
@@ -112,7 +115,12 @@ export class ReviewComments {
   }
 
   remove(session: SessionRow, id: string): boolean {
-    return this.#options.database.transaction(() => this.#options.commentRows.remove(session.id, id));
+    const { database, commentRows } = this.#options;
+    return database.transaction(() => {
+      const isRemoved = commentRows.remove(session.id, id);
+      if (isRemoved) this.#tell(session.id, 'removed', [id]);
+      return isRemoved;
+    });
   }
 
   /** Forgets the comments of a session that is deleted. Part of the caller's transaction. */
@@ -150,9 +158,18 @@ export class ReviewComments {
       const places = new Map((await this.list(session, signal)).map((comment) => [comment.id, comment]));
       const comments = chosen.flatMap(({ id }) => places.get(id) ?? []);
       const turnId = await startTurn(session.id, commentsPrompt(comments), batch);
-      database.transaction(() => commentRows.endBatch(batch, turnId, now()));
+      database.transaction(() => {
+        commentRows.endBatch(batch, turnId, now());
+        const ids = chosen.map(({ id }) => id);
+        this.#tell(session.id, 'sent', ids);
+      });
       return { turnId, sent: chosen.length, left: unsent.length - chosen.length };
     });
+  }
+
+  /** For every window that shows the comments. Part of the caller's transaction. */
+  #tell(sessionId: string, what: 'added' | 'removed' | 'sent', comments: string[]): void {
+    this.#options.events.append(sessionId, [{ type: 'review.commented', data: { what, comments } }]);
   }
 }
 

@@ -89,6 +89,21 @@ test('a comment follows its lines by their text; what has changed is outdated, a
   expect([at.comments.remove(at.session(), id), at.comments.remove(at.session(), id)]).toEqual([true, false]);
 });
 
+test('every window hears of comments that are added, removed and sent, and of nothing that did not happen', async () => {
+  const at = await fixture();
+  const { id: first } = await at.add('a', 1, 2, 'why shout?');
+  const { id: second } = await at.add('b', 0, 1, 'no line feed');
+  at.comments.remove(at.session(), first);
+  at.comments.remove(at.session(), first);
+  await at.comments.send(at.session(), NEVER);
+  expect(at.told('review.commented')).toEqual([
+    { what: 'added', comments: [first] },
+    { what: 'added', comments: [second] },
+    { what: 'removed', comments: [first] },
+    { what: 'sent', comments: [second] },
+  ]);
+});
+
 test('comments are sent once, as one prompt, also by the next supervisor', async () => {
   const at = await fixture();
   await at.add('a', 1, 3, 'why shout?\n');
