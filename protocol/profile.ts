@@ -219,7 +219,6 @@ export interface UnsupportedField {
 export const UNSUPPORTED_FIELDS: readonly UnsupportedField[] = [
   { field: 'setup.run', next: 'use `setup.packages`, or put what the agent needs into the image' },
   { field: 'setup.resume', next: 'run it in the first turn' },
-  { field: 'setup.secrets', next: 'remove it; a setup gets no secrets yet' },
   { field: 'setup.egress.*.*.methods', next: 'remove it; rules are for hosts and ports only' },
   { field: 'setup.egress.*.*.path', next: 'remove it; rules are for hosts and ports only' },
   { field: 'dockerfile', next: 'build the image yourself and name it in `image`' },

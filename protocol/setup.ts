@@ -3,6 +3,7 @@ import { ErrorDataSchema } from './error-data.ts';
 import { EgressRuleSchema } from './egress.ts';
 import { TimeSchema } from './entities.ts';
 import { ProfileNameSchema } from './profile-name.ts';
+import { SecretNameSchema } from './secret-name.ts';
 import { DurationSchema } from './units.ts';
 
 /** Hosts of package sources, by the name that `setup.egress` may have. */
@@ -15,6 +16,7 @@ export type PackageHosts = keyof typeof PACKAGE_HOSTS;
 
 const MAX_PACKAGES = 200;
 const MAX_SETUP_RULES = 100;
+const MAX_SETUP_SECRETS = 20;
 /** Timers of Node take less than 25 days. */
 const MAX_SETUP_TIMEOUT_MS = 24 * 3_600_000;
 
@@ -43,7 +45,11 @@ export const SetupSchema = z.strictObject({
   packages: PackagesSchema.optional(),
   run: z.string().optional(),
   resume: z.string().optional(),
-  secrets: z.array(z.string()).optional(),
+  secrets: z
+    .array(SecretNameSchema)
+    .max(MAX_SETUP_SECRETS)
+    .refine((names) => new Set(names).size === names.length, 'each name once')
+    .optional(),
   /** Hosts that the setup may reach. Default: those of the package sources it needs. */
   egress: z
     .array(z.union([z.enum(['npm', 'pypi', 'debian']), EgressRuleSchema]))

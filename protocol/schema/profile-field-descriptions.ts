@@ -48,7 +48,8 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'setup.packages.pip': 'Python packages, such as ruff==0.14.',
   'setup.run': 'Script that prepares the sandbox.',
   'setup.resume': 'Script that runs when a session is resumed.',
-  'setup.secrets': 'Names of the secrets that the script can read.',
+  'setup.secrets':
+    'Names of secrets that the setup can read: as variables, and as files below /run/secrets. Its image is searched for them. Docs: docs/setup.md#secrets.',
   'setup.egress':
     'The hosts that the setup may reach: npm, pypi or debian for the usual package sources, or a host. Default: the sources of its packages.',
   'setup.egress.*.*.host': 'Host name, with a port if it is not 443.',

@@ -62,7 +62,7 @@ export const MODULES = {
     secrets: ['base', 'store'],
     engine: ['base', 'store'],
     egress: ['base', 'store', 'history', 'secrets'],
-    setup: ['base', 'store', 'engine', 'egress'],
+    setup: ['base', 'store', 'secrets', 'engine', 'egress'],
     profiles: ['base', 'store', 'engine', 'egress', 'setup'],
     workspace: ['base', 'store', 'history', 'profiles'],
     sandboxes: ['base', 'store', 'history', 'engine', 'egress', 'workspace'],

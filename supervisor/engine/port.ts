@@ -1,4 +1,4 @@
-import type { Duplex } from 'node:stream';
+import type { Duplex, Readable } from 'node:stream';
 import type { EngineStatus } from '../../protocol/entities.ts';
 
 /**
@@ -181,12 +181,19 @@ export interface PrepareSpec {
   /** The image to start from. */
   readonly image: string;
   readonly steps: readonly SetupStep[];
+  /** Files in memory below `/run/secrets`, and variables of the steps; never of the container. */
+  readonly secrets: readonly { readonly name: string; readonly value: Buffer }[];
 }
 
 export interface PrepareIo {
   onStep(name: string): void;
   /** Called with everything that the steps print. */
-  onOutput(chunk: Buffer): void;
+  onOutput(chunk: Buffer, stream: 'stdout' | 'stderr'): void;
+  /**
+   * Called with the whole file system as a tar stream when nothing of the setup runs any more, and before the image is made. What it
+   * throws fails the setup. It may leave the stream unread.
+   */
+  readonly inspect?: (files: Readable) => Promise<void>;
   readonly signal: AbortSignal;
 }
 

@@ -38,8 +38,11 @@ const SOURCE_OF: Readonly<Record<keyof Packages, PackageHosts>> = {
   pip: 'pypi',
 };
 
-/** `base`: identity of the image to start from. Null for a profile whose setup does nothing. */
-export function planSetup(profile: Profile, base: string): SetupPlan | null {
+/**
+ * `base`: identity of the image to start from. `secrets`: what tells the versions of its secrets from others, never their values.
+ * Null for a profile whose setup does nothing.
+ */
+export function planSetup(profile: Profile, base: string, secrets: readonly string[] = []): SetupPlan | null {
   const { packages = {} } = profile.setup ?? {};
   const env = { ...proxyEnvironment(), ...NODE_ENVIRONMENT, ...profile.env, ...COMMON };
   const steps = [
@@ -59,7 +62,13 @@ export function planSetup(profile: Profile, base: string): SetupPlan | null {
     typeof rule === 'string' ? PACKAGE_HOSTS[rule].map((host) => ({ host })) : [rule],
   );
   const made = { steps, rules };
-  const inputs = JSON.stringify({ format: FORMAT, profile: profile.name, base, ...made });
+  const inputs = JSON.stringify({
+    format: FORMAT,
+    profile: profile.name,
+    base,
+    ...made,
+    ...(secrets.length === 0 ? {} : { secrets }),
+  });
   return { ...made, key: createHash('sha256').update(inputs).digest('hex') };
 }
 

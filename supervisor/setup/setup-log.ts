@@ -1,6 +1,16 @@
-import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  fstatSync,
+  openSync,
+  readFileSync,
+  readSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { SETUP_LOG_BYTES } from '../../protocol/setup.ts';
 import { toSingleLine } from '../base/single-line.ts';
+import type { SecretRedaction } from './secret-search.ts';
 
 const NOTICE = '\n[more output was not kept]\n';
 const LINE_CHARACTERS = 200;
@@ -8,22 +18,39 @@ const SHOWN_LINES = 3;
 /** A longer line is shown by its end. */
 const LINE_BYTES = 4096;
 
+/** Where output came from. A secret may be cut between two chunks of one stream, and the other stream come in between. */
+type LogStream = 'stdout' | 'stderr';
+
+export interface SetupLogOptions {
+  /** Called with what the log keeps, and so with no more than fits. */
+  readonly onKept?: (bytes: Buffer) => void;
+  /** Takes secrets out of what is kept and shown. */
+  readonly redaction?: SecretRedaction | null;
+}
+
 /** The output of one setup, as a file with a limit; what does not fit on the disk is left out. What it prints is never interpreted. */
 export class SetupLog {
   readonly #descriptor: number;
+  readonly #path: string;
   readonly #onKept: (bytes: Buffer) => void;
+  readonly #redaction: SecretRedaction | null;
+  readonly #streams: ReadonlyMap<LogStream, ReturnType<SecretRedaction['begin']>>;
   #left = SETUP_LOG_BYTES;
   #rest = '';
   #last: readonly string[] = [];
 
-  private constructor(descriptor: number, onKept: (bytes: Buffer) => void) {
-    this.#descriptor = descriptor;
-    this.#onKept = onKept;
+  private constructor(path: string, { onKept, redaction = null }: SetupLogOptions) {
+    this.#path = path;
+    this.#descriptor = openSync(path, 'w', 0o600);
+    this.#onKept = onKept ?? (() => undefined);
+    this.#redaction = redaction;
+    this.#streams = new Map(
+      redaction === null ? [] : (['stdout', 'stderr'] as const).map((stream) => [stream, redaction.begin()]),
+    );
   }
 
-  /** `onKept` is called with what the log keeps, and so with no more than fits. */
-  static create(path: string, onKept: (bytes: Buffer) => void = () => undefined): SetupLog {
-    return new SetupLog(openSync(path, 'w', 0o600), onKept);
+  static create(path: string, options: SetupLogOptions = {}): SetupLog {
+    return new SetupLog(path, options);
   }
 
   /** The last line with text, without control characters. */
@@ -36,7 +63,23 @@ export class SetupLog {
     return this.#last.join(' / ');
   }
 
-  append(chunk: Buffer): void {
+  /** A line of ours. */
+  append(line: Buffer): void {
+    this.flush();
+    this.#keep(this.#redaction?.redact(line) ?? line);
+  }
+
+  /** Output of a step. With a redaction its end may wait for more, or for `flush`. */
+  appendOutput(chunk: Buffer, stream: LogStream): void {
+    this.#keep(this.#streams.get(stream)?.push(chunk) ?? chunk);
+  }
+
+  flush(): void {
+    for (const stream of this.#streams.values()) this.#keep(stream.end());
+  }
+
+  #keep(chunk: Buffer): void {
+    if (chunk.length === 0) return;
     // Of what is not kept only the end is shown, so that a flood costs little.
     const seen = this.#left === 0 ? chunk.subarray(-LINE_BYTES) : chunk;
     const text = (this.#rest + seen.toString('utf8')).split(/[\r\n]+/);
@@ -61,7 +104,22 @@ export class SetupLog {
   }
 
   close(): void {
+    this.flush();
     closeSync(this.#descriptor);
+    this.#redactWhole();
+  }
+
+  /** Two streams together may have printed what neither did alone. */
+  #redactWhole(): void {
+    if (this.#redaction === null) return;
+    try {
+      const text = readFileSync(this.#path);
+      const redacted = this.#redaction.redact(text);
+      if (redacted !== text) writeFileSync(this.#path, redacted);
+    } catch {
+      // Rather no log than a secret in it.
+      rmSync(this.#path, { force: true });
+    }
   }
 }
 

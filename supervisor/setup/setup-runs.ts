@@ -10,6 +10,8 @@ import type { Engine, PreparedImage, SandboxSpec, WorkspaceSpec } from '../engin
 import type { Home } from '../store/home.ts';
 import type { SetupRow, SetupRows } from '../store/setups.ts';
 import type { SetupPlan } from './plan.ts';
+import { leftSecretsError, scanFiles } from './secret-scan.ts';
+import { SecretRedaction, SecretSearch, type SetupSecret } from './secret-search.ts';
 import { SetupLog } from './setup-log.ts';
 
 /** How often a line of output is reported to the client. */
@@ -75,6 +77,7 @@ export class SetupRuns {
   /** Errors: `setup_failed` with the log's last lines, `cancelled`, `timeout`, and those of the engine. */
   async run(
     plan: SetupPlan,
+    secrets: readonly SetupSecret[],
     { profile, image, reportProgress, onOutput, recordUse, signal }: SetupRequest,
   ): Promise<FinishedSetup> {
     const { rows, ids, owner, engine, home, log, now } = this.#options;
@@ -86,19 +89,24 @@ export class SetupRuns {
     };
     const limit = profile.setup?.timeout ?? SETUP_TIMEOUT_MS;
     const late = AbortSignal.timeout(limit);
-    const output = SetupLog.create(home.setupLog(id), onOutput);
+    const redaction = secrets.length === 0 ? null : new SecretRedaction(secrets);
+    const output = SetupLog.create(home.setupLog(id), {
+      ...(onOutput === undefined ? {} : { onKept: onOutput }),
+      redaction,
+    });
     this.#running.set(id, output);
     try {
       rows.begin(row);
       await failpoint('setup.after-intent');
       const either = AbortSignal.any([signal, late]);
-      const made = await this.#prepare(plan, row, profile, output, reportProgress, either);
+      const made = await this.#prepare(plan, secrets, row, profile, output, reportProgress, either);
       await this.#requireUsable(made, row, profile, either);
       const prepared = { image: made.reference, imageId: made.imageId, bytes: made.bytes };
       rows.finish(id, now(), prepared, () => recordUse?.(made.reference));
       log.info('prepared an image', { profile: profile.name, setup: id, bytes: made.bytes });
       return { id, image: made };
     } catch (error) {
+      output.flush();
       const said = output.lastLines;
       const failure = failureOf(error, { profile: profile.name, said, signal, late, limit });
       rows.fail(id, now(), failure);
@@ -114,6 +122,7 @@ export class SetupRuns {
 
   async #prepare(
     plan: SetupPlan,
+    secrets: readonly SetupSecret[],
     row: SetupSandbox & Pick<SetupRow, 'baseImage'>,
     profile: Profile,
     output: SetupLog,
@@ -132,7 +141,7 @@ export class SetupRuns {
     policies.declare(row.id, plan.rules);
     await egress.waitUntilReady(row.id);
     return await engine.prepare(
-      { sandbox, image: row.baseImage, steps: plan.steps },
+      { sandbox, image: row.baseImage, steps: plan.steps, secrets },
       {
         signal,
         onStep: (name) => {
@@ -141,8 +150,22 @@ export class SetupRuns {
           output.append(Buffer.from(`== ${name}\n`));
           reportProgress(`setup: ${name}`);
         },
-        onOutput: (chunk) => {
-          output.append(chunk);
+        ...(secrets.length === 0
+          ? {}
+          : {
+              inspect: async (files) => {
+                reportProgress('setup: searching the image for secrets');
+                const found = await scanFiles(files, new SecretSearch(secrets), signal);
+                output.append(
+                  Buffer.from(
+                    `== ${found.length === 0 ? 'no secret is in the image' : 'secrets are in the image'}\n`,
+                  ),
+                );
+                if (found.length > 0) throw leftSecretsError(profile.name, found);
+              },
+            }),
+        onOutput: (chunk, stream) => {
+          output.appendOutput(chunk, stream);
           const at = performance.now();
           if (at - reportedAt < REPORT_MS) return;
           reportedAt = at;
@@ -243,7 +266,7 @@ function failureOf(
   const said = at.said === '' ? '' : `; it said: ${at.said}`;
   return new HoldfastError('setup_failed', failure.message, {
     why: `${failure.why ?? ''}${said}`,
-    next,
+    next: failure.next ?? next,
     details: { ...failure.details, profile: at.profile },
     cause: error,
   });

@@ -2,9 +2,11 @@ import { rm } from 'node:fs/promises';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { SetupStatus } from '../../protocol/setup.ts';
 import type { EventEntry } from '../../protocol/events.ts';
+import type { SecretStore } from '../secrets/secret-store.ts';
 import type { Profiles } from '../store/profiles.ts';
 import type { SetupRow } from '../store/setups.ts';
 import { planSetup, type SetupPlan } from './plan.ts';
+import type { SetupSecret } from './secret-search.ts';
 import { readSetupLog } from './setup-log.ts';
 import { type FinishedSetup, SetupRuns, type SetupRequest, type SetupRunsOptions } from './setup-runs.ts';
 
@@ -12,6 +14,7 @@ import { type FinishedSetup, SetupRuns, type SetupRequest, type SetupRunsOptions
 const KEPT_FAILURES = 5;
 
 export interface SetupsOptions extends SetupRunsOptions {
+  readonly secrets: Pick<SecretStore, 'use' | 'describe'>;
   readonly profiles: Pick<Profiles, 'list'>;
 }
 
@@ -166,18 +169,36 @@ export class Setups {
         next: 'name the image that it was made from, and what to install in `setup`',
       });
     }
-    return planSetup(profile, await images.identity(image));
+    const versions = (profile.setup?.secrets ?? []).map((name) => {
+      const known = this.#options.secrets.describe(profile.name, name);
+      return known === null ? name : `${known.profile ?? ''}/${name}/${known.version}`;
+    });
+    return planSetup(profile, await images.identity(image), versions);
   }
 
   async #run(plan: SetupPlan, request: SetupRequest): Promise<FinishedSetup> {
     const signal = AbortSignal.any([request.signal, this.#stopping.signal]);
-    const run = this.#runs.run(plan, { ...request, signal }).finally(() => this.prune(request.profile.name));
+    const secrets = this.#secretsOf(request);
+    const run = this.#runs
+      .run(plan, secrets, { ...request, signal })
+      .finally(() => this.prune(request.profile.name));
     this.#unfinished.add(run);
     try {
       return await run;
     } finally {
       this.#unfinished.delete(run);
     }
+  }
+
+  #secretsOf({ profile }: SetupRequest): SetupSecret[] {
+    return (profile.setup?.secrets ?? []).map((name) => {
+      const secret = this.#options.secrets.use(profile.name, name);
+      if (secret !== null) return { name, value: secret.value };
+      throw new HoldfastError('not_found', `The setup of ${profile.name} needs the secret ${name}`, {
+        why: 'there is none that can be used',
+        next: `set it with \`holdfast secret set ${name}\``,
+      });
+    });
   }
 
   #imagesInUse(): ReadonlySet<string> {

@@ -21,6 +21,10 @@ const END_SECONDS = 1;
 /** A quick disk takes a few gigabytes meanwhile. */
 const MEASURE_MS = 3000;
 
+const BUSYBOX = `${IN_SANDBOX.runtime}/busybox`;
+/** Below a tmpfs of the setup's container. */
+const SECRETS_FOLDER = '/run/secrets';
+
 /** What a setup sees of a sandbox: our programs and the files of its network. User names are the image's, which packages change. */
 const MOUNTED: readonly string[] = [IN_SANDBOX.runtime, '/etc/hosts', '/etc/hostname', '/etc/resolv.conf'];
 
@@ -61,11 +65,17 @@ export class Preparations {
       }).then((found) => {
         if (found) tooLarge.abort(diskLimitError());
       });
-      for (const step of spec.steps) await this.#run(what, id, step, { ...io, signal });
+      for (const secret of spec.secrets) await this.#writeSecret(what, id, secret);
+      const secrets = environmentOf(spec.secrets);
+      for (const step of spec.steps) {
+        const env = { ...secrets, ...step.env };
+        await this.#run(what, id, { ...step, env }, { ...io, signal });
+      }
       signal.throwIfAborted();
       await containers.end(what, id, END_SECONDS);
       ended.abort();
       if ((await measure()) > SETUP_DISK_BYTES) throw diskLimitError();
+      if (io.inspect !== undefined) await this.#inspect(what, id, io.inspect, signal);
       await failpoint('setup.before-image');
       const image = await this.#commit(what, id, spec);
       await failpoint('setup.after-image');
@@ -111,7 +121,8 @@ export class Preparations {
       stdin: false,
     });
     const outputs = [exec.stdout, exec.stderr].flatMap((stream) => (stream === null ? [] : [stream]));
-    for (const stream of outputs) stream.on('data', (chunk: Buffer) => io.onOutput(chunk));
+    exec.stdout.on('data', (chunk: Buffer) => io.onOutput(chunk, 'stdout'));
+    exec.stderr?.on('data', (chunk: Buffer) => io.onOutput(chunk, 'stderr'));
     await Promise.all(outputs.map((stream) => finished(stream, { writable: false }).catch(() => undefined)));
     const code = await exec.exited;
     io.signal.throwIfAborted();
@@ -123,6 +134,49 @@ export class Preparations {
           : `\`${step.shown}\` ended with ${code}`,
       details: { step: step.name, exitCode: code },
     });
+  }
+
+  /** By our own program and its standard input: an argument would be seen by every process. */
+  async #writeSecret(
+    what: string,
+    id: string,
+    { name, value }: { readonly name: string; readonly value: Buffer },
+  ): Promise<void> {
+    const script = `umask 077 && "$0" mkdir -p ${SECRETS_FOLDER} && exec "$0" cat > "${SECRETS_FOLDER}/$1"`;
+    const exec = await this.#options.execs.run(what, id, {
+      execId: 'secret',
+      command: [BUSYBOX, 'sh', '-c', script, BUSYBOX, name],
+      env: {},
+      cwd: '/',
+      tty: null,
+      stdin: true,
+    });
+    exec.stdout.resume();
+    exec.stderr?.resume();
+    exec.stdin.end(value);
+    if ((await exec.exited) === 0) return;
+    throw new HoldfastError('setup_failed', `The setup could not be given the secret ${name}`, {
+      why: 'its file could not be written to memory; `limits.memory` may be too small',
+    });
+  }
+
+  async #inspect(
+    what: string,
+    id: string,
+    inspect: NonNullable<PrepareIo['inspect']>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const api = await this.#options.api();
+    const path = `/containers/${id}/export`;
+    const files = await api.stream({
+      ...{ what, method: 'GET', path, signal },
+      timeoutMs: this.#options.timeouts.operationMs,
+    });
+    try {
+      await inspect(files);
+    } finally {
+      files.destroy();
+    }
   }
 
   /**
@@ -157,6 +211,16 @@ export class Preparations {
     const bytes = Math.max(0, (made.Size ?? 0) - (before.Size ?? 0));
     return { reference: `${repository}:${tag}`, imageId: made.Id, bytes };
   }
+}
+
+/** What can be a variable: text without NUL. */
+function environmentOf(secrets: PrepareSpec['secrets']): Record<string, string> {
+  return Object.fromEntries(
+    secrets.flatMap(({ name, value }) => {
+      const text = value.toString('utf8');
+      return Buffer.from(text).equals(value) && !text.includes('\0') ? [[name, text]] : [];
+    }),
+  );
 }
 
 function diskLimitError(): HoldfastError {

@@ -76,6 +76,10 @@ describe('the plan of a setup', () => {
       keyOf('setup: { packages: { pip: [ruff==0.14] } }\n'),
     ];
     expect(new Set([key, ...others]).size).toBe(others.length + 1);
+    const withSecrets = (...versions: string[]) =>
+      planSetup(profile('setup: { packages: { pip: [ruff] }, secrets: [A] }'), 'sha256:1', versions)?.key;
+    expect(new Set([key, withSecrets('/A/1'), withSecrets('/A/2'), withSecrets('coder/A/1')]).size).toBe(4);
+    expect(withSecrets('/A/1')).toBe(withSecrets('/A/1'));
   });
 });
 
