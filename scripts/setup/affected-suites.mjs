@@ -8,6 +8,7 @@ export const AFFECTED = {
   'cli/': ['test/docker/cli.test.ts', 'test/docker/files.test.ts', 'test/docker/mission'],
   'cli/terminal/': ['test/docker/terminals'],
   'examples/': ['test/docker/examples.test.ts'],
+  'examples/programs/': ['test/docker/programs.test.ts'],
   'extension/': ['test/processes/extension', 'test/editor', 'test/e2e'],
   'extension/files/': [
     'test/processes/extension',

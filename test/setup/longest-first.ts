@@ -25,6 +25,7 @@ export const LONG_FILES: Readonly<Record<string, number>> = {
   'test/docker/terminals/terminals.test.ts': 50,
   'test/attacks/turns/run-directory.test.ts': 40,
   'test/docker/examples.test.ts': 60,
+  'test/docker/programs.test.ts': 20,
   'test/faults/full-disk.test.ts': 60,
   'test/docker/engine-faults.test.ts': 60,
   'test/docker/snapshots/properties.test.ts': 55,
