@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { OpIdSchema, SessionRefSchema, TimeSchema } from './entities.ts';
+import { TurnIdSchema } from './ids.ts';
 
 /**
  * The memory of a session: a short text with what matters beyond one conversation, such as conventions, open questions
@@ -41,6 +42,24 @@ export const MEMORY_METHODS = {
       opId: OpIdSchema.optional(),
     }),
     result: z.object({ memory: MemorySchema }),
+    repeat: 'opId',
+    whenDamaged: 'refused',
+  },
+  /**
+   * Asks the agent for it, in a turn of its own with a fixed prompt: its answer, at most 8 KiB of it, becomes the next version. Answers when
+   * the turn has ended, at the latest a minute after `timeoutMs` (default 60,000), with null and the reason if the agent wrote none. A
+   * repeated `opId` waits for the same turn. Fails with `not_supported` for handlers and commands.
+   */
+  'memory/request': {
+    params: session.extend({
+      timeoutMs: z.number().int().min(1000).max(600_000).optional(),
+      opId: OpIdSchema,
+    }),
+    result: z.object({
+      turnId: TurnIdSchema,
+      memory: MemorySchema.nullable(),
+      why: z.string().nullable(),
+    }),
     repeat: 'opId',
     whenDamaged: 'refused',
   },

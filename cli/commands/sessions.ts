@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import type { Session } from '../../protocol/entities.ts';
+import type { Memory } from '../../protocol/memory.ts';
 import type { Params } from '../../protocol/methods.ts';
 import type { ResumeSource } from '../../protocol/snapshots.ts';
 import { registerAgentSettings } from './agent-settings.ts';
@@ -172,18 +173,37 @@ function registerRest(registry: Registry, group: Command): void {
       description: 'stop the containers and keep the workspace',
       operands: ['session'],
     })
-    .option('--force', 'stop even while a turn, an exec or a terminal is running');
-  registry.setAction(stop, async (context, options: { force?: boolean }, reference: string) => {
+    .option('--force', 'stop even while a turn, an exec or a terminal is running')
+    .option('--memory', 'ask the agent for the memory of the session first, for a minute at most');
+  registry.setAction(stop, async (context, options: StopOptions, reference: string) => {
+    const asked = options.memory === true ? await requestMemory(context, reference) : {};
     const params = { session: reference, ...(options.force === true ? { force: true } : {}) };
     const { session } = await context.call('session/stop', params, { stage: 'Stopping' });
-    await showState(context, session, 'The workspace is kept. The next turn starts a new sandbox.');
+    await showState(context, session, 'The workspace is kept. The next turn starts a new sandbox.', asked);
     return undefined;
   });
 }
 
-async function showState(context: Context, session: Session, next: string): Promise<void> {
+interface StopOptions {
+  force?: boolean;
+  memory?: boolean;
+}
+
+/** The session stops whether or not its agent writes one. */
+async function requestMemory(context: Context, session: string): Promise<{ memory: Memory | null }> {
+  const { memory, why } = await context.call(
+    'memory/request',
+    { session, opId: newOpId() },
+    { stage: 'Asking the agent for the memory' },
+  );
+  if (memory === null) await context.printNote(`The session has no new memory: ${sanitizeLine(why ?? '')}`);
+  else await context.printHint(`The memory has version ${memory.version} (${formatSize(memory.bytes)})`);
+  return { memory };
+}
+
+async function showState(context: Context, session: Session, next: string, more: object = {}): Promise<void> {
   if (context.json) {
-    await context.printJson({ session });
+    await context.printJson({ session, ...more });
     return;
   }
   await context.print(`${context.style.bold(sanitizeLine(session.name))} is ${session.status}`);

@@ -61,6 +61,7 @@ import { SessionCreation } from '../sessions/session-creation.ts';
 import { SessionResume } from '../sessions/session-resume.ts';
 import { SessionService } from '../sessions/session-service.ts';
 import { SessionViews } from '../sessions/session-views.ts';
+import { MemoryRequests } from '../sessions/memory-requests.ts';
 import { TurnRequests } from '../sessions/turn-requests.ts';
 import { BaseTrees } from '../snapshots/base-trees.ts';
 import { Comparisons } from '../snapshots/comparisons.ts';
@@ -712,19 +713,21 @@ function createSessions(
     engine,
     hydrationOf: (sessionId) => hydration.stateOf(sessionId),
   });
+  const requests = new TurnRequests({
+    ...own,
+    creation,
+    removal,
+    // A paused turn has to end before the new one can run.
+    beginThaw: (sessionId) => background.add(lifecycle.thaw(sessionId)),
+  });
+  const memoryRequests = new MemoryRequests({ ...own, memory: below.sessionMemory, requests });
   const sessionService = new SessionService({
     ...own,
     creation,
     removal,
     forks: new Forks({ ...own, creation }),
     resume: new SessionResume({ ...own, removal, restores, snapshots: snapshotService }),
-    requests: new TurnRequests({
-      ...own,
-      creation,
-      removal,
-      // A paused turn has to end before the new one can run.
-      beginThaw: (sessionId) => background.add(lifecycle.thaw(sessionId)),
-    }),
+    requests,
     views,
   });
   const hostFeed = createHostFeed({ ...below, views });
@@ -736,6 +739,7 @@ function createSessions(
     interruptedWork,
     reconciler,
     sessionService,
+    memoryRequests,
     hostFeed,
   };
 }

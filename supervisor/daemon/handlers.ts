@@ -100,6 +100,8 @@ export function createHandlers(
       live: services.conversationLive,
       search: services.conversationSearch,
       memory: services.sessionMemory,
+      requestMemory: (session, request, signal) =>
+        services.memoryRequests.ask(sessionService.find(session), request, signal),
       sessionId,
     }),
     ...reviewHandlers<ClientPeer>({

@@ -149,6 +149,28 @@ describe('agents that stay, in containers (A1, A2)', { timeout: 120_000 }, () =>
     expect(rules).toContain('example.com');
   });
 
+  test('the memory is asked for before a stop, over kill -9 of the supervisor, and the stop waits for no answer (G3)', async () => {
+    await deploy('remembers', ', --memory, tests-pass');
+    const { sessionId } = await run('remembers', 'say hello');
+    const stopping = home.runJson(['session', 'stop', sessionId, '--memory']);
+    await waitUntil('the agent is asked', async () => {
+      return (await events(sessionId, 'agent.connected')).length === 2;
+    });
+    process.kill(await home.supervisorPid(), 'SIGKILL');
+    expect(await stopping).toMatchObject({
+      session: { status: 'resumable' },
+      memory: { version: 1, author: 'agent', text: 'tests-pass' },
+    });
+    expect(await events(sessionId, 'turn.queued')).toHaveLength(2);
+
+    await deploy('silent', '');
+    const silent = await run('silent', 'say hello');
+    expect(await home.runJson(['session', 'stop', silent.sessionId, '--memory'])).toMatchObject({
+      session: { status: 'resumable' },
+      memory: null,
+    });
+  });
+
   test('garbage and a message of 100 MB are survived', async () => {
     await deploy('noise', '');
     const turn = await run('noise', 'garbage', `huge ${100 * 2 ** 20}`, 'say well');

@@ -9,6 +9,7 @@ import type { ConversationSearch } from '../../conversation/conversation-search.
 import { ConversationSubscription } from '../../conversation/conversation-subscription.ts';
 import type { SessionMemory } from '../../conversation/session-memory.ts';
 import type { EventLog } from '../../history/event-log.ts';
+import type { MemoryRequest, RequestedMemory } from '../../sessions/memory-requests.ts';
 
 type Client = Pick<Peer<typeof METHODS, EmptyMap, typeof NOTIFICATIONS>, 'notify' | 'closed'>;
 type ConversationMethods = {
@@ -25,6 +26,11 @@ export interface ConversationHandlersOptions {
   readonly search: ConversationSearch;
   readonly memory: SessionMemory;
   readonly events: EventLog;
+  readonly requestMemory: (
+    session: string,
+    request: MemoryRequest,
+    signal: AbortSignal,
+  ) => Promise<RequestedMemory>;
   readonly sessionId: (reference: string) => string;
   readonly ids: Ids;
 }
@@ -94,6 +100,8 @@ export function conversationHandlers<P extends Client>(
     'memory/set': ({ session, text, ifVersion, opId }) => ({
       memory: memory.set(sessionId(session), { text, ifVersion, opId, author: 'person' }),
     }),
+    'memory/request': ({ session, timeoutMs, opId }, { signal }) =>
+      options.requestMemory(session, { timeoutMs, opId }, signal),
     'memory/history': ({ session, before, limit }) => memory.history(sessionId(session), { before, limit }),
   };
 }

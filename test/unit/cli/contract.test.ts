@@ -28,7 +28,7 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
   ['session show', '<session>', '--conversation'],
   ['session search', '<text>', '--session', '--limit'],
   ['session pause', '<session>'],
-  ['session stop', '<session>'],
+  ['session stop', '<session>', '--memory'],
   ['session resume', '<session>', '--from', '--preview'],
   ['session reset', '<session>'],
   [
