@@ -115,7 +115,7 @@ export class Holdfast implements Disposable {
     const unread = own.add(new UnreadTurns(connection, sessions, context.globalState));
     const view = own.add(new SessionsView(connection, sessions, unread));
     const events = own.add(new SessionEvents(connection));
-    own.add(new DenialNotifications(host, sessions));
+    own.add(new DenialNotifications(connection, host, sessions));
     own.add(new WaitingStatusItem(sessions));
     own.add(window.registerFileDecorationProvider(own.add(new TurnChanges(connection, events, times))));
     own.add(registerModeDocuments());

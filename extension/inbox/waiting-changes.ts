@@ -1,28 +1,34 @@
 import type { Session } from '../../protocol/entities.ts';
+import { NotificationLimit } from '../base/notification-limit.ts';
 import { waitingSessions } from '../sessions/waiting.ts';
 
-const MINUTE_MS = 60_000;
 /** An agent may ask and take back as often as it likes. The badge and the status bar count all that wait. */
 const MAX_PER_MINUTE = 3;
 
 /** Finds the sessions that have begun to wait, each once until it waits no more. */
 export class WaitingChanges {
-  /** Ids; undefined before the first list, whose sessions the badge and the status bar show. */
-  #waiting: ReadonlySet<string> | undefined;
-  /** When a person was told. */
-  #told: number[] = [];
+  readonly #hostOf: (session: string) => string;
+  /** Ids by host; none before the first list of a host, whose sessions the badge and the status bar show. */
+  readonly #waiting = new Map<string, ReadonlySet<string>>();
+  readonly #limit = new NotificationLimit(MAX_PER_MINUTE);
+
+  constructor(hostOf: (session: string) => string) {
+    this.#hostOf = hostOf;
+  }
 
   /** The sessions to tell a person about, given the newest list and the time in milliseconds. */
   update(sessions: readonly Session[], now: number): Session[] {
-    // The list is empty where no supervisor answers: that is no reason to forget who was told about.
-    if (sessions.length === 0) return [];
-    const before = this.#waiting;
+    // A host that does not answer has no sessions in the list: that is no reason to forget who was told about.
+    const hosts = new Set(sessions.map(({ id }) => this.#hostOf(id)));
     const waiting = waitingSessions(sessions);
-    this.#waiting = new Set(waiting.map(({ id }) => id));
-    if (before === undefined) return [];
-    this.#told = this.#told.filter((at) => now - at < MINUTE_MS);
-    const begun = waiting.filter(({ id }) => !before.has(id)).slice(0, MAX_PER_MINUTE - this.#told.length);
-    this.#told.push(...begun.map(() => now));
+    const begun: Session[] = [];
+    for (const host of hosts) {
+      const before = this.#waiting.get(host);
+      const own = waiting.filter(({ id }) => this.#hostOf(id) === host);
+      this.#waiting.set(host, new Set(own.map(({ id }) => id)));
+      if (before === undefined) continue;
+      begun.push(...own.filter(({ id }) => !before.has(id) && this.#limit.take(host, now)));
+    }
     return begun;
   }
 }

@@ -23,11 +23,12 @@ export interface WaitingNotificationsOptions {
 /** Tells a person when a session begins to wait. */
 export class WaitingNotifications implements Disposable {
   readonly #options: WaitingNotificationsOptions;
-  readonly #changes = new WaitingChanges();
+  readonly #changes: WaitingChanges;
   readonly #listener: Disposable;
 
   constructor(options: WaitingNotificationsOptions) {
     this.#options = options;
+    this.#changes = new WaitingChanges((session) => options.connection.of(session).name);
     this.#listener = options.sessions.onDidChange((all) => {
       for (const session of this.#changes.update(all, Date.now())) void this.#tell(session);
     });

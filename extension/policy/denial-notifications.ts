@@ -1,7 +1,9 @@
 import { commands, window } from 'vscode';
 import type { Disposable } from 'vscode';
+import type { Connection } from '../connection/connection.ts';
 import type { Host, Occurrence } from '../connection/host.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
+import { NotificationLimit } from '../base/notification-limit.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { sessionTitle } from '../sessions/listing.ts';
@@ -18,12 +20,15 @@ const MAX_PER_MINUTE = 3;
  * "Everything up-to-date".
  */
 export class DenialNotifications implements Disposable {
+  readonly #connection: Connection;
   readonly #sessions: SessionList;
   readonly #owned = new DisposableStore();
   /** When each session and host was last reported. */
   readonly #reported = new Map<string, number>();
+  readonly #limit = new NotificationLimit(MAX_PER_MINUTE);
 
-  constructor(host: Host, sessions: SessionList) {
+  constructor(connection: Connection, host: Host, sessions: SessionList) {
+    this.#connection = connection;
     this.#sessions = sessions;
     this.#owned.add(
       host.onDidOccur((occurrence) => {
@@ -40,8 +45,7 @@ export class DenialNotifications implements Disposable {
     const key = `${sessionId} ${host}:${port}`;
     const now = Date.now();
     if (now - (this.#reported.get(key) ?? 0) < REPEAT_MS) return;
-    const latest = [...this.#reported.values()].filter((at) => now - at < 60_000);
-    if (latest.length >= MAX_PER_MINUTE) return;
+    if (!this.#limit.take(this.#connection.of(sessionId).name, now)) return;
     for (const [other, at] of this.#reported) if (now - at >= REPEAT_MS) this.#reported.delete(other);
     this.#reported.set(key, now);
     const session = this.#sessions.current?.find(({ id }) => id === sessionId);

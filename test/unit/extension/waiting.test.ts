@@ -27,6 +27,8 @@ import { session } from './a-session.ts';
 const at = (day: number): string => `2026-01-0${day}T00:00:00.000Z`;
 const one = (id: string, waiting: number, more: Partial<Session> = {}): Session =>
   session({ id, name: id, waiting, status: 'active', runningTurn: 'turn-aaaaaaaaaaaaaaaa', ...more });
+/** Sessions of another machine have its name before a slash. */
+const hostOf = (id: string): string => id.split('/').slice(0, -1).join();
 const ids = (sessions: readonly Session[]): string[] => sessions.map(({ id }) => id);
 
 describe('sessions that wait', () => {
@@ -68,7 +70,7 @@ describe('sessions that wait', () => {
 
 describe('a person is told about a session', () => {
   test('once when it begins to wait, and again only after it waited no more', () => {
-    const changes = new WaitingChanges();
+    const changes = new WaitingChanges(hostOf);
     expect(changes.update([one('a', 0), one('b', 0)], 0)).toEqual([]);
     expect(ids(changes.update([one('a', 1), one('b', 0)], 1))).toEqual(['a']);
     expect(changes.update([one('a', 2), one('b', 0)], 2)).toEqual([]);
@@ -78,7 +80,7 @@ describe('a person is told about a session', () => {
   });
 
   test('not when the window opens, and not again after the supervisor was away', () => {
-    const changes = new WaitingChanges();
+    const changes = new WaitingChanges(hostOf);
     expect(changes.update([], 0)).toEqual([]);
     expect(changes.update([one('a', 1)], 1)).toEqual([]);
     expect(changes.update([], 2)).toEqual([]);
@@ -86,7 +88,7 @@ describe('a person is told about a session', () => {
   });
 
   test('three times a minute at most, however often agents ask', () => {
-    const changes = new WaitingChanges();
+    const changes = new WaitingChanges(hostOf);
     changes.update([one('a', 0)], 0);
     const told = Array.from({ length: 10 }, (_, nth) => {
       const begun = changes.update([one('a', 1)], nth * 1000);
@@ -97,6 +99,27 @@ describe('a person is told about a session', () => {
     expect(ids(changes.update([one('a', 1)], 70_000))).toEqual(['a']);
     const many = Array.from({ length: 9 }, (_, nth) => one(`many-${nth}`, 1));
     expect(changes.update(many, 70_001)).toHaveLength(2);
+  });
+
+  test('of one machine, which do not silence those of another', () => {
+    const changes = new WaitingChanges(hostOf);
+    const noisy = (waiting: number): Session[] =>
+      Array.from({ length: 9 }, (_, nth) => one(`noisy/${nth}`, waiting));
+    changes.update([...noisy(0), one('quiet/a', 0)], 0);
+    expect(changes.update([...noisy(1), one('quiet/a', 0)], 1)).toHaveLength(3);
+    expect(ids(changes.update([...noisy(1), one('quiet/a', 1)], 2))).toEqual(['quiet/a']);
+  });
+
+  test('of a machine, not when it is connected, and not again after it was away', () => {
+    const changes = new WaitingChanges(hostOf);
+    changes.update([one('here', 0)], 0);
+    expect(changes.update([one('here', 0), one('far/a', 1)], 1)).toEqual([]);
+    expect(changes.update([one('here', 0)], 2)).toEqual([]);
+    expect(changes.update([one('here', 0), one('far/a', 1)], 3)).toEqual([]);
+    expect(ids(changes.update([one('here', 1), one('far/a', 1), one('far/b', 1)], 4))).toEqual([
+      'here',
+      'far/b',
+    ]);
   });
 });
 
