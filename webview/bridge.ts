@@ -48,11 +48,30 @@ export class Bridge {
 
   /** The draft of the prompt, which survives a reload. */
   get draft(): string {
-    return SavedPageSchema.safeParse(this.#host.getState()).data?.draft ?? '';
+    return this.#saved?.draft ?? '';
   }
 
   set draft(draft: string) {
-    this.#host.setState({ session: this.#session, draft });
+    if (draft !== this.#saved?.draft) this.#save({ draft });
+  }
+
+  /**
+   * The id to send the draft with. It stays the same while the draft does, also over a reload: a prompt that is sent again
+   * because its answer was lost is the same turn.
+   */
+  opIdOf(draft: string): string {
+    const saved = this.#saved;
+    const opId = (saved?.draft === draft ? saved.opId : undefined) ?? randomId();
+    this.#save({ draft, opId });
+    return opId;
+  }
+
+  get #saved(): z.infer<typeof SavedPageSchema> | undefined {
+    return SavedPageSchema.safeParse(this.#host.getState()).data;
+  }
+
+  #save(state: Omit<z.infer<typeof SavedPageSchema>, 'session'>): void {
+    this.#host.setState({ session: this.#session, ...state });
   }
 }
 
@@ -60,6 +79,13 @@ function dispatch(handlers: MessageHandlers, name: string, value: unknown): void
   if (!isMessage(name)) return;
   const handle = handlers[name] as (value: unknown) => void;
   handle(TO_PAGE[name].parse(value));
+}
+
+/** Not `randomUUID`, which pages have only behind TLS or on this machine. */
+function randomId(): string {
+  return [...crypto.getRandomValues(new Uint8Array(16))]
+    .map((byte) => byte.toString(16).padStart(2, '0'))
+    .join('');
 }
 
 function isMessage(name: string): name is keyof MessageHandlers {

@@ -7,7 +7,7 @@ import {
   ConversationItemSchema,
 } from '../protocol/conversation.ts';
 import { RuleOriginSchema } from '../protocol/egress.ts';
-import { SessionSchema } from '../protocol/entities.ts';
+import { OpIdSchema, SessionSchema } from '../protocol/entities.ts';
 import { SnapshotIdSchema, TurnIdSchema } from '../protocol/ids.ts';
 import { SnapshotSchema } from '../protocol/snapshots.ts';
 
@@ -125,7 +125,11 @@ export const REQUESTS = {
     params: z.object({ sha256: ContentIdSchema }),
     result: z.object({ text: z.string(), isCut: z.boolean() }),
   },
-  prompt: { params: z.object({ text: z.string().min(1).max(MAX_PROMPT) }), result: nothing },
+  /** `opId` is the same for a prompt that is sent again because its answer was lost. */
+  prompt: {
+    params: z.object({ text: z.string().min(1).max(MAX_PROMPT), opId: OpIdSchema }),
+    result: nothing,
+  },
   /** Chooses the mode or the model of the agent: at once in a turn, else from the next prompt on. */
   choose: { params: z.object({ what: picked, value: text }), result: nothing },
   /** Cancels the running turn. */
@@ -205,4 +209,6 @@ export type MessageHandlers = {
 export const SavedPageSchema = z.object({
   session: z.string().max(200),
   draft: z.string().max(MAX_PROMPT).optional(),
+  /** With which the draft was sent, if no answer has come. */
+  opId: OpIdSchema.optional(),
 });

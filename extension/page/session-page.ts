@@ -46,8 +46,6 @@ export class SessionPage implements Disposable {
   readonly #owned = new DisposableStore();
   #follower: ConversationFollower | undefined;
   #input: PageState['input'] = 'prompt';
-  /** A prompt that no supervisor has confirmed yet. */
-  #unconfirmed: { readonly text: string; readonly opId: string } | undefined;
   /** The state as last sent, because a list changes for many reasons. */
   #sent = '';
 
@@ -224,16 +222,12 @@ export class SessionPage implements Disposable {
       });
       return { text: bytes.toString('utf8'), isCut: result.total > bytes.byteLength };
     },
-    prompt: async ({ text }) => {
-      // Sent again, because the answer was lost, it is the same turn.
-      if (this.#unconfirmed?.text !== text) this.#unconfirmed = { text, opId: randomUUID() };
-      const { opId } = this.#unconfirmed;
+    prompt: async ({ text, opId }) => {
       await this.#options.connection.call(
         'turn/start',
         { session: this.#options.session, opId },
         { bytes: Buffer.from(text, 'utf8') },
       );
-      this.#unconfirmed = undefined;
       return {};
     },
     choose: async ({ what, value }) => {

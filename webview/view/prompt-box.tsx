@@ -54,7 +54,7 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
     if (text.trim() === '' || !isPossible || isSending) return;
     setSending(true);
     if (edited !== null) await save(edited);
-    else if (await model.ask('prompt', { text })) {
+    else if (await model.ask('prompt', { text, opId: model.bridge.opIdOf(text) })) {
       setText('');
       setBack(0);
     }

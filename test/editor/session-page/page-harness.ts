@@ -87,11 +87,12 @@ export class PageHarness {
     await page.exposeFunction('fromPage', (message: unknown) => void harness.#receive(message));
     await page.exposeFunction('violated', (what: string) => void harness.violations.push(what));
     await page.addInitScript({ content: browserScript(theme) });
-    const { promise, resolve } = Promise.withResolvers<undefined>();
-    harness.#onReady = () => resolve(undefined);
-    await page.goto(`${ORIGIN}/`);
-    await promise;
+    await harness.#load(() => page.goto(`${ORIGIN}/`));
     return harness;
+  }
+
+  async reload(): Promise<void> {
+    await this.#load(() => this.page.reload());
   }
 
   /** Sends a message as the extension does. */
@@ -122,6 +123,13 @@ export class PageHarness {
 
   async close(): Promise<void> {
     await this.#browser.close();
+  }
+
+  async #load(load: () => Promise<unknown>): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<undefined>();
+    this.#onReady = () => resolve(undefined);
+    await load();
+    await promise;
   }
 
   #document(): string {
@@ -161,11 +169,11 @@ export class PageHarness {
 function browserScript(theme: Theme): string {
   const { variables, kind } = THEMES[theme];
   return `
-    let state;
     globalThis.acquireVsCodeApi = () => ({
       postMessage: (message) => void fromPage(message),
-      getState: () => state,
-      setState: (next) => { state = next; },
+      // As in VS Code, it is there again after a reload.
+      getState: () => JSON.parse(sessionStorage.getItem('state') ?? 'null') ?? undefined,
+      setState: (next) => sessionStorage.setItem('state', JSON.stringify(next)),
     });
     document.addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI }) => {
       void violated('policy: ' + violatedDirective + ' ' + blockedURI);

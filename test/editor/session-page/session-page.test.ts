@@ -249,7 +249,45 @@ describe('the prompt', () => {
     await box.pressSequentially('two');
     await box.press('Enter');
     await expect.poll(() => box.inputValue()).toBe('');
-    expect(asked()).toEqual([{ name: 'prompt', params: { text: 'one\ntwo' } }]);
+    expect(asked()).toMatchObject([{ name: 'prompt', params: { text: 'one\ntwo' } }]);
+  });
+
+  test('whose answer was lost is the same prompt when it is sent again after a reload, unless it was edited', async () => {
+    let isLost = true;
+    const { page: view } = await open({
+      answers: {
+        prompt: () => {
+          if (isLost) throw new Error('The connection was lost');
+        },
+      },
+    });
+    const box = view.getByRole('textbox', { name: 'Prompt for the agent' });
+    const opIds = (): unknown[] =>
+      harness.requests.flatMap(({ name, params }) =>
+        name === 'prompt' ? [(params as { opId: string }).opId] : [],
+      );
+    const show = async (): Promise<void> => {
+      await harness.send('state', state());
+      await harness.send('begin', page([]));
+    };
+    await show();
+    await box.fill('again');
+    await box.press('Enter');
+    await view.getByRole('alert').getByText('The connection was lost').waitFor();
+    await harness.reload();
+    await show();
+    expect(await box.inputValue()).toBe('again');
+    isLost = false;
+    await box.press('Enter');
+    await expect.poll(() => box.inputValue()).toBe('');
+    // The same text later is another prompt.
+    await box.fill('again');
+    await box.press('Enter');
+    await expect.poll(() => box.inputValue()).toBe('');
+    const [first, second, third, ...others] = opIds();
+    expect(others).toEqual([]);
+    expect(second).toBe(first);
+    expect(third).not.toBe(first);
   });
 
   test('a prompt that is refused stays; one that waits can be edited in place and taken back', async () => {
@@ -346,7 +384,7 @@ describe('a mention of a file', () => {
     await box.press('Enter');
     await expect
       .poll(() => asked().at(-1))
-      .toEqual({
+      .toMatchObject({
         name: 'prompt',
         params: { text: 'Fix @"docs/a b.md" @x' },
       });
