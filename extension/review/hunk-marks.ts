@@ -1,38 +1,19 @@
-import { OverviewRulerLane, Range, ThemeColor, window } from 'vscode';
+import { OverviewRulerLane, Range, ThemeColor, window, workspace } from 'vscode';
 import type { DecorationOptions, Disposable, TextEditor } from 'vscode';
-import type { Hunk, ReviewState } from '../../protocol/review.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { REVIEW_SCHEME, shownChange } from './change-uri.ts';
 import type { ShownChange, Side } from './change-uri.ts';
-import { lineOf } from './review-model.ts';
+import { hunkLabels } from './hunk-labels.ts';
+import type { HidingSides, HunkLabel, LabelledHunks } from './hunk-labels.ts';
 
-interface ShownHunks {
-  /** Of the whole change. */
-  readonly state: ReviewState;
-  readonly hunks: readonly Hunk[];
-}
-
-const TEXTS: Readonly<Record<ReviewState, string>> = {
-  'to-review': 'to review',
-  accepted: '✓ accepted',
-  rejected: '✗ rejected',
-  partial: '◐ some lines decided',
-  mixed: '◐ some lines accepted, some rejected',
-};
-const COLORS: Readonly<Record<ReviewState, string>> = {
-  'to-review': 'descriptionForeground',
-  accepted: 'gitDecoration.addedResourceForeground',
-  rejected: 'gitDecoration.deletedResourceForeground',
-  partial: 'gitDecoration.modifiedResourceForeground',
-  mixed: 'gitDecoration.modifiedResourceForeground',
-};
+const IGNORES_WHITE_SPACE = 'diffEditor.ignoreTrimWhitespace';
 
 /**
  * Says behind the first line of each hunk in a diff editor what was decided about it. Hunks that are not decided are marked
- * too, because the diff editor may hide changes of white space.
+ * too, because the diff editor may hide changes of white space; their mark says so.
  */
 export class HunkMarks implements Disposable {
-  readonly #hunksOf: (shown: ShownChange) => Promise<ShownHunks | undefined>;
+  readonly #hunksOf: (shown: ShownChange) => Promise<LabelledHunks | undefined>;
   readonly #owned = new DisposableStore();
   readonly #mark = this.#owned.add(
     window.createTextEditorDecorationType({
@@ -41,9 +22,14 @@ export class HunkMarks implements Disposable {
     }),
   );
 
-  constructor(hunksOf: (shown: ShownChange) => Promise<ShownHunks | undefined>) {
+  constructor(hunksOf: (shown: ShownChange) => Promise<LabelledHunks | undefined>) {
     this.#hunksOf = hunksOf;
     this.#owned.add(window.onDidChangeVisibleTextEditors(() => this.refresh()));
+    this.#owned.add(
+      workspace.onDidChangeConfiguration((change) => {
+        if (change.affectsConfiguration(IGNORES_WHITE_SPACE)) this.refresh();
+      }),
+    );
   }
 
   refresh(): void {
@@ -60,26 +46,31 @@ export class HunkMarks implements Disposable {
     const shown = shownChange(editor.document.uri);
     const found = shown === undefined ? undefined : await this.#hunksOf(shown);
     if (this.#owned.isDisposed || shown === undefined) return;
-    editor.setDecorations(this.#mark, found === undefined ? [] : marksOf(found, shown.side));
+    const labels = found === undefined ? [] : hunkLabels(found, shown.side, sidesThatHide(shown));
+    editor.setDecorations(this.#mark, labels.map(decorationOf));
   }
 }
 
-function marksOf({ state, hunks }: ShownHunks, side: Side): DecorationOptions[] {
-  if (hunks.length === 0) return side === 'target' ? mark(0, state) : [];
-  return hunks.flatMap((hunk) => {
-    const isRemoval = hunk.what === 'lines' && hunk.added.start === hunk.added.end;
-    if (isRemoval !== (side === 'base')) return [];
-    return mark(
-      isRemoval ? hunk.removed.start : lineOf(hunk),
-      hunk.state,
-      hunk.what === 'mode' ? 'mode ' : '',
-    );
-  });
+function sidesThatHide(shown: ShownChange): HidingSides | undefined {
+  if (workspace.getConfiguration().get(IGNORES_WHITE_SPACE) !== true) return undefined;
+  const linesOf = (side: Side): readonly string[] | undefined =>
+    workspace.textDocuments
+      .find(({ uri }) => {
+        const one = shownChange(uri);
+        return one?.session === shown.session && one.id === shown.id && one.side === side;
+      })
+      ?.getText()
+      .split(/\r\n|\n|\r/);
+  const [base, target] = [linesOf('base'), linesOf('target')];
+  return base === undefined || target === undefined ? undefined : { base, target };
 }
 
-function mark(line: number, state: ReviewState, what = ''): DecorationOptions[] {
-  const text = `${what}${TEXTS[state]}`;
-  const color = new ThemeColor(COLORS[state]);
-  const after = { contentText: text, color, margin: '0 0 0 3em', fontStyle: 'italic' };
-  return [{ range: new Range(line, 0, line, 0), renderOptions: { after } }];
+function decorationOf({ line, text, color }: HunkLabel): DecorationOptions {
+  const after = {
+    contentText: text,
+    color: new ThemeColor(color),
+    margin: '0 0 0 3em',
+    fontStyle: 'italic',
+  };
+  return { range: new Range(line, 0, line, 0), renderOptions: { after } };
 }

@@ -11,15 +11,13 @@ import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Review, ReviewBase, ReviewFile } from '../../protocol/review.ts';
 import { REVIEW_LIMITS } from '../../protocol/review.ts';
-import { WORKSPACE } from '../../protocol/paths.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { formatCount } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { Connection } from '../connection/connection.ts';
-import { workspaceUri } from '../files/location.ts';
 import type { SessionEvents } from '../history/session-events.ts';
 import { sessionTitle } from '../sessions/listing.ts';
-import { REVIEW_SCHEME, changeUri } from './change-uri.ts';
+import { changeUri } from './change-uri.ts';
 import { REVIEW_GROUPS, describeChange, groupOf, isUndecided } from './review-model.ts';
 import type { ReviewGroup } from './review-model.ts';
 
@@ -62,10 +60,11 @@ export class OpenReview implements Disposable {
   constructor({ connection, events, session }: OpenReviewOptions) {
     this.#connection = connection;
     this.session = session;
-    const root = workspaceUri(connection, session.id, WORKSPACE).with({ scheme: REVIEW_SCHEME });
     this.#name = sanitize(sessionTitle(session), 60);
     const title = `Review: ${this.#name}`;
-    this.#control = this.#owned.add(scm.createSourceControl(PROVIDER, title, root));
+    // Without a folder: VS Code would show the folder's name in place of the title. Commands of its title bar get the source
+    // control, and find the session in it.
+    this.#control = this.#owned.add(Object.assign(scm.createSourceControl(PROVIDER, title), { session }));
     this.#control.inputBox.visible = false;
     this.#statusItem = this.#owned.add(
       window.createStatusBarItem(`holdfast.review.${session.id}`, StatusBarAlignment.Left, 8),

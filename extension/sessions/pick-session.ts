@@ -21,10 +21,7 @@ export function sessionIdOf(target: unknown): string | undefined {
     const isOfSession = [HISTORY_SCHEME, MANIFEST_SCHEME].includes(target.scheme);
     return isOfSession ? target.authority || undefined : undefined;
   }
-  if (typeof target !== 'object' || target === null) return undefined;
-  // The title bar of a review gives its source control.
-  if ('rootUri' in target && target.rootUri instanceof Uri) return target.rootUri.authority.split('.', 1)[0];
-  if (!('session' in target)) return undefined;
+  if (typeof target !== 'object' || target === null || !('session' in target)) return undefined;
   const { session } = target;
   return typeof session === 'object' && session !== null && 'id' in session && typeof session.id === 'string'
     ? session.id

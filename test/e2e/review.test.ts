@@ -107,8 +107,10 @@ test('a person reviews by keyboard what an agent changed, hands it to a reposito
           ],
         });
 
-        await person.runCommand('Agent: Hand Off');
-        await person.pickItem('story');
+        // Beside the git repository of the folder it has its own title, whose buttons are about its session.
+        const control = person.page.locator('.scm-viewlet .scm-provider', { hasText: 'Review: story' });
+        await control.first().hover();
+        await control.first().locator('[aria-label^="Hand Off"]').click();
         await person.pickItem('New Worktree');
         await person.pickItem('open in this window');
         await person.enterText('Tell the story better');
