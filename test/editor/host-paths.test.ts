@@ -17,7 +17,7 @@ test('no feature of VS Code uses paths of a session’s window as paths of this 
     const marks = await marksFolder(home.projects);
     // What VS Code would start on this machine says so.
     const programs = await writeProject(home.projects, {});
-    for (const name of ['npm', 'npx', 'yarn', 'pnpm', 'bun', 'gulp', 'grunt', 'jake', 'tsc']) {
+    for (const name of ['npm', 'npx', 'yarn', 'pnpm', 'bun', 'gulp', 'grunt', 'jake', 'tsc', 'php']) {
       const program = join(programs, name);
       await writeFile(program, `#!/bin/sh\ntouch ${join(marks, name)}\n`);
       await chmod(program, 0o755);

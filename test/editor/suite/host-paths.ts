@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readdir } from 'node:fs/promises';
+import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
@@ -8,6 +8,8 @@ import { sessionUri, runInSandbox, writeText } from './session.ts';
 
 /** A folder of this machine, in which a program that runs here leaves a file. */
 const MARKS = process.env['HOLDFAST_TEST_MARKS'] ?? '';
+/** A folder of this machine outside of it. */
+const OUTSIDE = join(MARKS, '..');
 
 const PACKAGE = `{
   "name": "evil",
@@ -96,10 +98,62 @@ export function defineHostPaths(): void {
       assert.equal(setting('js/ts.tsserver.automaticTypeAcquisition.enabled'), false);
     });
 
+    it('PHP validation: does not run the php of this machine', async () => {
+      await writeText('/workspace/evil.php', '<?php\n');
+      const document = await vscode.workspace.openTextDocument(sessionUri('/workspace/evil.php'));
+      const editor = await vscode.window.showTextDocument(document);
+      await editor.edit((edit) => edit.insert(new vscode.Position(1, 0), 'echo 1;\n'));
+      assert.equal(await document.save(), true);
+      // VS Code turns off what validates: it supports no folders that are not on a disk.
+      assert.equal(vscode.extensions.getExtension('vscode.php-language-features'), undefined);
+    });
+
+    it('Go to Definition: stays in the session, but for an absolute path, which is opened on this machine', async () => {
+      const path = join(OUTSIDE, 'of-this-machine.ts');
+      await writeFile(path, 'export const ofThisMachine = 1;\n');
+      const text = `import { own } from './own';\nimport { ofThisMachine } from '${path}';\n`;
+      await writeText('/workspace/own.ts', 'export const own = 1;\n');
+      await writeText('/workspace/uses.ts', text);
+      const document = await vscode.workspace.openTextDocument(sessionUri('/workspace/uses.ts'));
+      await vscode.window.showTextDocument(document);
+      const definitionsOf = async (part: string): Promise<vscode.Uri[]> => {
+        const found = await vscode.commands.executeCommand<(vscode.Location | vscode.LocationLink)[]>(
+          'vscode.executeDefinitionProvider',
+          document.uri,
+          document.positionAt(text.indexOf(part) + 1),
+        );
+        return found.map((one) => ('uri' in one ? one.uri : one.targetUri));
+      };
+      const [own] = await waitUntil('a definition', async () => {
+        const found = await definitionsOf('./own');
+        return found.length > 0 ? found : undefined;
+      });
+      assert.equal(own?.scheme, 'holdfast');
+      const [other] = await definitionsOf(path);
+      assert.equal(other?.toString(), vscode.Uri.file(path).toString());
+    });
+
+    it('Emmet, Update Image Size: takes the size, and nothing else, of an image of this machine', async () => {
+      const path = join(OUTSIDE, 'of-this-machine.png');
+      // The header of a PNG of 7 by 5, and what an image may say besides.
+      const header = Buffer.from('89504e470d0a1a0a0000000d494844520000000700000005', 'hex');
+      await writeFile(path, Buffer.concat([header, Buffer.from('a comment')]));
+      await writeText('/workspace/image.html', `<img src="${path}">\n`);
+      const document = await vscode.workspace.openTextDocument(sessionUri('/workspace/image.html'));
+      const editor = await vscode.window.showTextDocument(document);
+      editor.selection = new vscode.Selection(0, 3, 0, 3);
+      await vscode.commands.executeCommand('editor.emmet.action.updateImageSize');
+      assert.equal(document.getText(), `<img src="${path}" width="7" height="5">\n`);
+    });
+
     it('Copy Path: the path in the sandbox', async () => {
       await vscode.env.clipboard.writeText('');
       await vscode.commands.executeCommand('copyFilePath', sessionUri('/workspace/evil.ts'));
       assert.equal(await vscode.env.clipboard.readText(), '/workspace/evil.ts');
+    });
+
+    it('nothing of the above has run a program of this machine', async () => {
+      assert.deepEqual(await readdir(MARKS), []);
     });
   });
 }
