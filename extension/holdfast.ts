@@ -76,7 +76,7 @@ export class Holdfast implements Disposable {
     const connection = own.add(
       new Connection({ home, client: clientInfo(), program, log, ask: personAsker() }),
     );
-    const bases = own.add(new DocumentBases(context.workspaceState));
+    const bases = own.add(new DocumentBases(context.workspaceState, context.storageUri));
     const times = new ChangeTimes();
     const sessionSettings = own.add(new SessionSettings(connection));
     const sessionFiles = new SessionFiles(connection);

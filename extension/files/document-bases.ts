@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { workspace } from 'vscode';
 import type { Disposable, Memento, TextDocument, Uri } from 'vscode';
 import { z } from 'zod';
@@ -7,6 +8,7 @@ import { BaseVersions, fingerprint } from './base-versions.ts';
 import type { FileVersion } from './base-versions.ts';
 import { SCHEME } from './location.ts';
 import type { WholeFile } from './session-files.ts';
+import { StoredBaseTexts } from './stored-base-texts.ts';
 
 const STATE_KEY = 'holdfast.bases';
 const MAX_STORED = 500;
@@ -15,7 +17,8 @@ const storedSchema = () => z.record(z.string(), z.object({ version: z.string(), 
 
 /**
  * The base versions of the documents of this window. After a window reload VS Code restores a dirty document without
- * reading its file, so the bases of dirty documents are stored in the state of the workspace.
+ * reading its file, so the bases of dirty documents are stored in the state of the workspace, and their texts in the
+ * folder that VS Code gives the extension for this workspace.
  */
 export class DocumentBases implements Disposable {
   readonly #versions = new BaseVersions();
@@ -28,12 +31,18 @@ export class DocumentBases implements Disposable {
    */
   readonly #suspended = new Map<string, FileVersion>();
   readonly #state: Memento;
+  readonly #folder: Uri | undefined;
   /** Loaded at first use. */
   #loaded: Map<string, FileVersion> | undefined;
+  #storedTexts: StoredBaseTexts | undefined;
+  /** Of each restored document, the loading of its base text. */
+  readonly #loading = new Map<string, Promise<void>>();
   readonly #owned = new DisposableStore();
 
-  constructor(state: Memento) {
+  /** `folder`: where base texts are stored; undefined where VS Code gives the window none. */
+  constructor(state: Memento, folder: Uri | undefined) {
     this.#state = state;
+    this.#folder = folder;
     this.#owned.add(workspace.onDidOpenTextDocument((document) => this.#update(document)));
     this.#owned.add(workspace.onDidChangeTextDocument(({ document }) => this.#update(document)));
     this.#owned.add(
@@ -92,6 +101,11 @@ export class DocumentBases implements Disposable {
     return this.#texts.get(uri.toString(), version);
   }
 
+  /** Resolves once the text of the base is cached, if it was stored before the window was reloaded. */
+  async restoreBaseText(uri: Uri): Promise<void> {
+    await this.#loading.get(uri.toString());
+  }
+
   /** The bases of the open document with this URI, or of those below this folder. */
   basesBelow(uri: Uri): { readonly uri: Uri; readonly base: FileVersion }[] {
     const key = uri.toString();
@@ -138,7 +152,8 @@ export class DocumentBases implements Disposable {
     const key = document.uri.toString();
     if (document.isDirty) {
       this.#suspended.delete(key);
-      if (!this.#stored.has(key)) this.#store(key);
+      if (this.#stored.has(key)) this.#loadText(key);
+      else this.#store(key);
       if (isOpaque(document)) this.#unsaved.set(key, fingerprint(document.getText()));
       return;
     }
@@ -156,7 +171,9 @@ export class DocumentBases implements Disposable {
 
   #suspend(key: string): void {
     const base = this.#versions.get(key) ?? this.#stored.get(key);
-    if (base !== undefined && this.#stored.has(key)) this.#suspended.set(key, base);
+    if (base === undefined || !this.#stored.has(key)) return;
+    this.#suspended.set(key, base);
+    this.#loadText(key);
   }
 
   #cacheText(key: string, document: TextDocument): void {
@@ -183,13 +200,42 @@ export class DocumentBases implements Disposable {
     const base = this.#versions.get(key);
     if (base === undefined) return;
     this.#stored.set(key, base);
+    const text = this.#texts.get(key, base.version);
+    if (text === undefined) void this.#files?.forget(key);
+    else void this.#files?.set(key, base.version, text);
     const [oldest] = this.#stored.keys();
-    if (this.#stored.size > MAX_STORED && oldest !== undefined) this.#stored.delete(oldest);
+    if (this.#stored.size > MAX_STORED && oldest !== undefined) this.#removeStored(oldest);
     this.#writeState();
   }
 
   #unstore(key: string): void {
-    if (this.#stored.delete(key)) this.#writeState();
+    if (this.#removeStored(key)) this.#writeState();
+  }
+
+  #removeStored(key: string): boolean {
+    this.#loading.delete(key);
+    if (!this.#stored.delete(key)) return false;
+    void this.#files?.forget(key);
+    return true;
+  }
+
+  get #files(): StoredBaseTexts | undefined {
+    if (this.#folder === undefined) return undefined;
+    this.#storedTexts ??= new StoredBaseTexts(join(this.#folder.fsPath, 'bases'), this.#stored.keys());
+    return this.#storedTexts;
+  }
+
+  /** For a document that VS Code restored: its file is not read, so the text of its base is not cached. */
+  #loadText(key: string): void {
+    const base = this.#stored.get(key);
+    if (base === undefined || this.#loading.has(key)) return;
+    const load = async (): Promise<void> => {
+      if (this.#texts.get(key, base.version) !== undefined) return;
+      const text = await this.#files?.get(key, base.version);
+      if (text !== undefined && this.#baseOf(key)?.version === base.version)
+        this.#texts.set(key, base.version, text);
+    };
+    this.#loading.set(key, load());
   }
 
   #writeState(): void {

@@ -62,6 +62,7 @@ export class SaveMerger implements Disposable {
    */
   async merge(document: TextDocument): Promise<boolean> {
     const { uri } = document;
+    await this.#bases.restoreBaseText(uri);
     const base = this.#baseOf(document);
     const merge = base === undefined ? undefined : await this.#prepare(document, base.version, base.text);
     if (merge === undefined) return false;

@@ -37,7 +37,9 @@ beforeAll(async () => {
   await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
   session = CreatedSchema.parse(await home.runJson(['session', 'create', 'shell', '--name', 'notes'])).session
     .id;
-  await agent('cd /workspace && for f in live both mine theirs again; do echo "first of $f" > $f.md; done');
+  await agent(
+    'cd /workspace && for f in live both mine theirs again; do echo "first of $f" > $f.md; done; seq 5 > lines.md; mkdir docs; echo "first of plan" > docs/plan.md',
+  );
   person = await User.launch({ home: home.path, open: { folder: `holdfast://${session}.${home.id}/` } });
 });
 afterAll(async () => {
@@ -105,11 +107,29 @@ test('who changes the same file as the agent is asked once, and loses nothing', 
     await person.clearToasts();
   }, 'conflict'));
 
+test('unsaved text stays with its file when a rename of the folder above it is undone in the Explorer', () =>
+  told(async () => {
+    await person.expandFolder('workspace');
+    await person.expandFolder('docs');
+    await typeInto('plan.md', 'first of plan', 'typed in ');
+    await person.pressKeyOn(person.explorerRow('docs').first(), 'F2');
+    await person.page.locator('.explorer-item-edited input').fill('papers');
+    await person.page.keyboard.press('Enter');
+    await person.explorerRow('papers').first().waitFor();
+    await person.pressKeyOn(person.explorerRow('papers').first(), 'Control+Z');
+    await person.explorerRow('docs').first().waitFor();
+    await person.tab('plan.md', 'dirty').waitFor();
+    await person.editorLine('typed in first of plan').first().click();
+    await person.save('plan.md');
+    expect(await agent('cat /workspace/docs/plan.md')).toContain('typed in first of plan');
+  }, 'undone-rename'));
+
 test('a reload in the middle of a turn keeps unsaved text, and what it began from', () =>
   told(async () => {
+    await typeInto('lines.md', '1', 'TYPED ');
     await typeInto('again.md', 'first of again', 'UNSAVED ');
     const turn = agent(
-      'echo "agent in between" > /workspace/again.md; sleep 6; echo done > /workspace/late.md',
+      'cd /workspace; echo "agent in between" > again.md; echo 6 >> lines.md; sleep 6; echo done > late.md',
     );
     await sleep(KEPT_MS);
     await person.reload();
@@ -125,6 +145,13 @@ test('a reload in the middle of a turn keeps unsaved text, and what it began fro
     await person.pressToastButton(CONFLICT, 'Overwrite');
     await person.tab('again.md').waitFor();
     expect(await home.runOk(['exec', session, '--', 'cat', '/workspace/again.md'])).toContain('UNSAVED');
+    // Other lines than the agent's are merged, as they would have been without a reload.
+    await person.tab('lines.md', 'dirty').click();
+    await person.editorLine('TYPED 1').first().click();
+    await person.save('lines.md');
+    expect(await home.runOk(['exec', session, '--', 'cat', '/workspace/lines.md'])).toBe(
+      'TYPED 1\n2\n3\n4\n5\n6\n',
+    );
     await turn;
     await person.expandFolder('workspace');
     await person.explorerRow('late.md').first().waitFor({ timeout: LIVE_MS });

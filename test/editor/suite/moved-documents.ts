@@ -68,6 +68,37 @@ export function defineMovedDocuments(): void {
       assert.equal(await saved(`${FOLDER}/there`), 'typed first\n');
     });
 
+    it('are saved after a rename was undone', async () => {
+      await writeText(`${FOLDER}/undone`, 'first\n');
+      await typedInto(`${FOLDER}/undone`);
+      await rename(`${FOLDER}/undone`, `${FOLDER}/redone`);
+      await vscode.window.showTextDocument(await moved(`${FOLDER}/redone`));
+      await vscode.commands.executeCommand('undo');
+      assert.equal(await saved(`${FOLDER}/undone`), 'typed first\n');
+      assert.equal(await runInSandbox(`ls ${FOLDER} | grep done`), 'undone\n');
+    });
+
+    it('are saved after a rename of a folder above them and its reversal', async () => {
+      await writeText(`${FOLDER}/above/inner/deep`, 'deep\n');
+      await typedInto(`${FOLDER}/above/inner/deep`);
+      await rename(`${FOLDER}/above`, `${FOLDER}/below`);
+      await moved(`${FOLDER}/below/inner/deep`);
+      await rename(`${FOLDER}/below`, `${FOLDER}/above`);
+      assert.equal(await saved(`${FOLDER}/above/inner/deep`), 'typed deep\n');
+    });
+
+    it('are not saved over a write of the agent after a rename was undone', async () => {
+      await writeText(`${FOLDER}/kept`, 'first\n');
+      await typedInto(`${FOLDER}/kept`);
+      await rename(`${FOLDER}/kept`, `${FOLDER}/left`);
+      await vscode.window.showTextDocument(await moved(`${FOLDER}/left`));
+      await runInSandbox(`echo agent > ${FOLDER}/left`);
+      await vscode.commands.executeCommand('undo');
+      const document = await moved(`${FOLDER}/kept`);
+      assert.equal(await document.save(), false);
+      assert.equal(await runInSandbox(`cat ${FOLDER}/kept`), 'agent\n');
+    });
+
     it('are saved after a rename that changes their language', async () => {
       await writeText(`${FOLDER}/notes.txt`, 'first\n');
       await typedInto(`${FOLDER}/notes.txt`);
