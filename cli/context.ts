@@ -5,6 +5,7 @@ import type { CliIo } from './io.ts';
 import type { ReconnectingClient, StartMode } from '../protocol/client/reconnecting-client.ts';
 import { createOutputs } from './output.ts';
 import type { Output } from './output.ts';
+import { Pager, pagerOf } from './pager.ts';
 import { toSafeJson } from './render/json.ts';
 import { ProgressLine } from './render/progress.ts';
 import { createStyle } from './render/style.ts';
@@ -41,6 +42,7 @@ export class Context {
   readonly #left = Promise.withResolvers<number>();
   #onInterrupt: ((times: number) => void) | undefined;
   #interrupts = 0;
+  #pager: Pager | null = null;
 
   constructor(options: ContextOptions) {
     this.io = options.io;
@@ -83,8 +85,31 @@ export class Context {
   /** Prints human-readable lines of the result on standard output. */
   async print(...lines: string[]): Promise<void> {
     if (lines.length === 0) return;
+    const text = `${lines.join('\n')}\n`;
+    if (this.#pager !== null) {
+      this.progress.end();
+      await this.#pager.write(text);
+      return;
+    }
     this.progress.hide();
-    await this.stdout.write(`${lines.join('\n')}\n`);
+    await this.stdout.write(text);
+  }
+
+  /** From here on `print` uses the person's pager, on a terminal; not with --json and not with --no-pager (`wanted`). */
+  usePager(wanted: boolean | undefined): void {
+    const { io } = this;
+    const line = pagerOf(io.env);
+    if (this.json || wanted === false || !this.stdout.isTTY || line === null) return;
+    if (io.openPager !== undefined) this.#pager = new Pager(io.openPager, line);
+  }
+
+  /** Resolves when the person has left the pager; then prints what was said meanwhile. */
+  async endPager(): Promise<void> {
+    const pager = this.#pager;
+    if (pager === null) return;
+    const notes = await pager.end();
+    this.#pager = null;
+    for (const note of notes) await this.printNote(note);
   }
 
   /** Prints the JSON document of the result, or one line of a JSON stream, on standard output. */
@@ -95,6 +120,10 @@ export class Context {
 
   /** Prints a remark on standard error. */
   async printNote(text: string): Promise<void> {
+    if (this.#pager?.isOpen === true) {
+      this.#pager.note(text);
+      return;
+    }
     this.progress.hide();
     await this.stderr.write(`${text}\n`);
   }
@@ -120,7 +149,8 @@ export class Context {
     options: CallOptions & { readonly stage?: string; readonly start?: StartMode } = {},
   ): Promise<Result<M>> {
     const { stage = 'Waiting for the supervisor', start = 'auto', ...rest } = options;
-    this.progress.begin(stage);
+    // A pager has the screen.
+    if (this.#pager?.isOpen !== true) this.progress.begin(stage);
     try {
       return await this.client(start).call(method, params, {
         signal: this.interrupted,
@@ -168,7 +198,8 @@ export class Context {
       this.#onInterrupt(this.#interrupts);
       return;
     }
-    if (this.#interrupts > 1) this.requestExit(EXIT.cancelled);
+    // Nobody may take the terminal from a pager that reads its keys.
+    if (this.#interrupts > 1 && this.#pager?.isOpen !== true) this.requestExit(EXIT.cancelled);
     else this.#interrupt.abort();
   }
 }

@@ -1,4 +1,5 @@
 import type { Readable, Writable } from 'node:stream';
+import { type PagerProcess, spawnPager } from './pager.ts';
 
 /** A stream that may be a terminal. */
 export interface InputStream extends Readable {
@@ -26,6 +27,8 @@ export interface CliIo {
   /** The command that starts the connector of a host; its name and our home follow. */
   readonly connectorCommand: readonly string[];
   now(): number;
+  /** Starts a pager on the terminal: a line for the shell. Without it nothing is paged. */
+  readonly openPager?: (line: string) => PagerProcess;
   /** Calls `listener` at each such signal of this process until the returned function is called. */
   onSignal(signal: CliSignal, listener: () => void): () => void;
 }
@@ -43,6 +46,7 @@ export function processIo(commands: Pick<CliIo, 'supervisorCommand' | 'connector
     cwd: process.cwd(),
     ...commands,
     now: () => Date.now(),
+    openPager: (line) => spawnPager(line, process.env),
     onSignal(signal, listener) {
       process.on(signal, listener);
       return () => process.off(signal, listener);

@@ -64,11 +64,16 @@ async function runAction(
   readerGone.catch(() => undefined);
   let flush = true;
   try {
-    const done = act(context).then((code) => ({ code: code ?? EXIT.done, left: false }));
+    const done = act(context).then(async (code) => {
+      await context.endPager();
+      return { code: code ?? EXIT.done, left: false };
+    });
     const outcome = await Promise.race([done, left, readerGone]);
     flush = !outcome.left;
     return outcome.code;
   } catch (error) {
+    // The person reads on, whatever has failed.
+    await context.endPager();
     if (error instanceof BrokenPipeError) return EXIT.done;
     context.progress.end();
     return await report(io, context.interrupted.aborted ? new Interrupted() : error);

@@ -41,7 +41,8 @@ Start here:
   $ holdfast session list                 list sessions
 
 Exit codes: 0 success, 1 failure, 2 usage error, 130 cancelled. \`exec\` exits with the code of its command.
-Environment: HOLDFAST_HOME selects the installation (default ~/.holdfast); NO_COLOR turns colours off.`;
+Environment: HOLDFAST_HOME selects the installation (default ~/.holdfast); NO_COLOR turns colours off;
+HOLDFAST_PAGER, else PAGER, names the pager (--no-pager: none).`;
 
 export const HEADINGS = {
   work: 'Work:',

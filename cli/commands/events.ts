@@ -6,6 +6,7 @@ import { contentOf, currentType, parseEvent } from '../../protocol/events.ts';
 import type { Context } from '../context.ts';
 import { EXIT } from '../failure.ts';
 import { wholeNumber } from '../option-values.ts';
+import { NO_PAGER } from '../pager.ts';
 import type { Registry } from '../registry.ts';
 import { formatEgressEvent } from '../render/egress.ts';
 import { formatJson } from '../render/json.ts';
@@ -20,6 +21,7 @@ interface EventsOptions {
   after?: number;
   follow?: boolean;
   type?: string;
+  pager?: boolean;
 }
 
 export function registerEvents(registry: Registry, group: Command): void {
@@ -35,7 +37,8 @@ export function registerEvents(registry: Registry, group: Command): void {
     })
     .option('--after <seq>', 'only events after this sequence number', wholeNumber)
     .option('--follow', 'keep printing new events until ^C')
-    .option('--type <type>', 'only events of this type');
+    .option('--type <type>', 'only events of this type')
+    .option('--no-pager', NO_PAGER);
   registry.setAction(events, async (context, options: EventsOptions, session: string) =>
     options.follow === true ? follow(context, session, options) : showStored(context, session, options),
   );
@@ -69,6 +72,7 @@ export function registerEvents(registry: Registry, group: Command): void {
 }
 
 async function showStored(context: Context, session: string, options: EventsOptions): Promise<undefined> {
+  context.usePager(options.pager);
   const type = options.type === undefined ? {} : { type: options.type };
   let after = options.after ?? 0;
   let shown = 0;

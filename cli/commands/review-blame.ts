@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import type { Blame, BlameOrigin } from '../../protocol/blame.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Context } from '../context.ts';
+import { NO_PAGER } from '../pager.ts';
 import type { Registry } from '../registry.ts';
 import { formatBlame, formatOrigin } from '../render/blame.ts';
 import { quoteForShell } from '../render/text.ts';
@@ -11,46 +12,52 @@ const PLACE = /^(?<path>.+):(?<first>[1-9]\d{0,8})(?:-(?<last>[1-9]\d{0,8}))?$/s
 
 /** `review blame SESSION FILE[:LINE[-LINE]]`: what changed each line last. */
 export function registerReviewBlame(registry: Registry, review: Command): void {
-  const command = registry.command(review, {
-    usage: 'blame <session> <file>',
-    description: 'show what changed each line last: a turn, with its shell too, or you (FILE or FILE:LINE)',
-    operands: ['session'],
-    examples: ['holdfast review blame default src/main.ts', 'holdfast review blame default src/main.ts:12'],
-  });
-  registry.setAction(command, async (context, _options, session: string, file: string) => {
-    const place = PLACE.exec(file)?.groups;
-    const first = Number(place?.['first'] ?? 1);
-    const last = Number(place?.['last'] ?? place?.['first'] ?? Infinity);
-    const path = parseWorkspacePath(place?.['path'] ?? file);
-    const blame = await readBlame(context, session, path, first - 1, last);
-    if (place !== undefined && blame.ranges.length === 0) {
-      throw new HoldfastError('not_found', `${path} has no line ${first}`, {
-        why: `it has ${blame.lines} lines`,
-      });
-    }
-    if (context.json) {
-      const { nextLine: _all, ...told } = blame;
-      await context.printJson(told);
-      return undefined;
-    }
-    const view = { style: context.style, now: Date.now() };
-    if (place === undefined) {
-      const text = await textOf(context, session, path, blame.version);
-      await context.print(...formatBlame(blame, text, view));
-      if (blame.ranges.length > 0) {
-        const line = `${quoteForShell(session)} ${quoteForShell(`${file}:1`)}`;
-        await context.printHint(`More about a line: holdfast review blame ${line}`);
+  const command = registry
+    .command(review, {
+      usage: 'blame <session> <file>',
+      description: 'show what changed each line last: a turn, with its shell too, or you (FILE or FILE:LINE)',
+      operands: ['session'],
+      examples: ['holdfast review blame default src/main.ts', 'holdfast review blame default src/main.ts:12'],
+    })
+    .option('--no-pager', NO_PAGER);
+  registry.setAction(
+    command,
+    async (context, options: { pager?: boolean }, session: string, file: string) => {
+      context.usePager(options.pager);
+      const place = PLACE.exec(file)?.groups;
+      const first = Number(place?.['first'] ?? 1);
+      const last = Number(place?.['last'] ?? place?.['first'] ?? Infinity);
+      const path = parseWorkspacePath(place?.['path'] ?? file);
+      const blame = await readBlame(context, session, path, first - 1, last);
+      if (place !== undefined && blame.ranges.length === 0) {
+        throw new HoldfastError('not_found', `${path} has no line ${first}`, {
+          why: `it has ${blame.lines} lines`,
+        });
       }
+      if (context.json) {
+        const { nextLine: _all, ...told } = blame;
+        await context.printJson(told);
+        return undefined;
+      }
+      const view = { style: context.style, now: Date.now() };
+      if (place === undefined) {
+        const text = await textOf(context, session, path, blame.version);
+        await context.print(...formatBlame(blame, text, view));
+        if (blame.ranges.length > 0) {
+          const line = `${quoteForShell(session)} ${quoteForShell(`${file}:1`)}`;
+          await context.printHint(`More about a line: holdfast review blame ${line}`);
+        }
+        return undefined;
+      }
+      for (const { start, end, origin } of blame.ranges) {
+        const of = blame.origins[origin];
+        if (of !== undefined) await context.print(...formatOrigin({ path, start, end }, of, view));
+      }
+      const [turn] = blame.origins.flatMap(({ turns }) => turns);
+      if (turn !== undefined) await context.printHint(`The turn: holdfast turn show ${turn.id}`);
       return undefined;
-    }
-    for (const { start, end, origin } of blame.ranges) {
-      const of = blame.origins[origin];
-      if (of !== undefined) await context.print(...formatOrigin({ path, start, end }, of, view));
-    }
-    const [turn] = blame.origins.flatMap(({ turns }) => turns);
-    if (turn !== undefined) await context.printHint(`The turn: holdfast turn show ${turn.id}`);
-    return undefined;
-  });
+    },
+  );
 }
 
 /** All pages of one version. `end` is exclusive. */

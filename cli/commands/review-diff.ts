@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type Hunk, type ReviewFile, REVIEW_LIMITS, type REVIEW_SIDES } from '../../protocol/review.ts';
 import type { Context } from '../context.ts';
+import { NO_PAGER } from '../pager.ts';
 import type { Registry } from '../registry.ts';
 import { formatFileHeader, formatHunk, formatWholeText } from '../render/review.ts';
 import { formatSize } from '../render/quantity.ts';
@@ -13,31 +14,37 @@ const MAX_WHOLE_TEXT = 256 * 1024;
 
 /** `review diff`: the text of changes, with the ids of hunks for `accept` and `reject`. */
 export function registerReviewDiff(registry: Registry, review: Command): void {
-  const command = registry.command(review, {
-    usage: 'diff <session> [path]',
-    description: 'show changes line by line, with the ids of their hunks',
-    operands: ['session'],
-    examples: ['holdfast review diff default', 'holdfast review diff default src/main.ts'],
-  });
-  registry.setAction(command, async (context, _options, session: string, path: string | undefined) => {
-    const only = path === undefined ? null : parseWorkspacePath(path);
-    const { files } = await allFiles(context, session);
-    const shown = files.filter((file) => only === null || isAtOrBelow(file.path, only));
-    if (shown.length === 0 && only !== null) {
-      throw new HoldfastError('not_found', `${only} is not part of the review`, {
-        why: 'nothing differs there from the base',
-        next: 'see `holdfast review SESSION`',
-      });
-    }
-    const documents: { file: ReviewFile; hunks: Hunk[] }[] = [];
-    for (const { path: one } of shown) {
-      const found = await context.call('review/file', { session, path: one });
-      if (context.json) documents.push(found);
-      else await context.print(...(await linesOf(context, session, found.file, found.hunks)), '');
-    }
-    if (context.json) await context.printJson({ files: documents });
-    return undefined;
-  });
+  const command = registry
+    .command(review, {
+      usage: 'diff <session> [path]',
+      description: 'show changes line by line, with the ids of their hunks',
+      operands: ['session'],
+      examples: ['holdfast review diff default', 'holdfast review diff default src/main.ts'],
+    })
+    .option('--no-pager', NO_PAGER);
+  registry.setAction(
+    command,
+    async (context, options: { pager?: boolean }, session: string, path: string | undefined) => {
+      context.usePager(options.pager);
+      const only = path === undefined ? null : parseWorkspacePath(path);
+      const { files } = await allFiles(context, session);
+      const shown = files.filter((file) => only === null || isAtOrBelow(file.path, only));
+      if (shown.length === 0 && only !== null) {
+        throw new HoldfastError('not_found', `${only} is not part of the review`, {
+          why: 'nothing differs there from the base',
+          next: 'see `holdfast review SESSION`',
+        });
+      }
+      const documents: { file: ReviewFile; hunks: Hunk[] }[] = [];
+      for (const { path: one } of shown) {
+        const found = await context.call('review/file', { session, path: one });
+        if (context.json) documents.push(found);
+        else await context.print(...(await linesOf(context, session, found.file, found.hunks)), '');
+      }
+      if (context.json) await context.printJson({ files: documents });
+      return undefined;
+    },
+  );
 }
 
 async function linesOf(

@@ -11,6 +11,7 @@ import {
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
 import { newOpId } from '../op-id.ts';
+import { NO_PAGER } from '../pager.ts';
 import type { Registry } from '../registry.ts';
 import { formatReviewCounts, formatReviewFiles } from '../render/review.ts';
 import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
@@ -38,20 +39,25 @@ export function registerReview(registry: Registry): void {
       '--base <base>',
       'last, start, turn:ID or snapshot:ID; another one than before begins a new review',
     )
+    .option('--no-pager', NO_PAGER)
     .enablePositionalOptions();
-  registry.setAction(review, async (context, options: { base?: string }, session: string) => {
-    const base = options.base === undefined ? {} : { base: parseBase(options.base) };
-    await context.call('review/open', { session, ...base }, { stage: 'Comparing' });
-    const { review: opened, files } = await allFiles(context, session);
-    if (context.json) await context.printJson({ review: opened, files });
-    else {
-      const { style, stdout } = context;
-      await context.print(...formatReviewFiles(files, { style, width: stdout.columns }));
-      if (files.length === 0) await context.print(formatReviewCounts(opened));
-      else await context.printHint(formatReviewCounts(opened));
-    }
-    return undefined;
-  });
+  registry.setAction(
+    review,
+    async (context, options: { base?: string; pager?: boolean }, session: string) => {
+      context.usePager(options.pager);
+      const base = options.base === undefined ? {} : { base: parseBase(options.base) };
+      await context.call('review/open', { session, ...base }, { stage: 'Comparing' });
+      const { review: opened, files } = await allFiles(context, session);
+      if (context.json) await context.printJson({ review: opened, files });
+      else {
+        const { style, stdout } = context;
+        await context.print(...formatReviewFiles(files, { style, width: stdout.columns }));
+        if (files.length === 0) await context.print(formatReviewCounts(opened));
+        else await context.printHint(formatReviewCounts(opened));
+      }
+      return undefined;
+    },
+  );
   registerReviewDiff(registry, review);
   for (const verdict of ['accept', 'reject'] as const) registerDecide(registry, review, verdict);
   registerUndo(registry, review);

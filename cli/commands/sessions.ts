@@ -11,6 +11,7 @@ import { UsageError } from '../failure.ts';
 import { waitForFiles, printCreated, WAIT_OPTION } from '../hydration.ts';
 import { oneOf, positiveInteger, repeated } from '../option-values.ts';
 import { newOpId } from '../op-id.ts';
+import { NO_PAGER } from '../pager.ts';
 import type { Registry } from '../registry.ts';
 import { formatDuration, formatSize } from '../render/quantity.ts';
 import { formatSession, formatSessionList } from '../render/session.ts';
@@ -135,6 +136,11 @@ function registerList(registry: Registry, group: Command): void {
   });
 }
 
+interface ShowOptions {
+  readonly conversation?: boolean;
+  readonly pager?: boolean;
+}
+
 function registerShow(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
@@ -142,9 +148,11 @@ function registerShow(registry: Registry, group: Command): void {
       description: 'show the details of a session, or its conversation',
       operands: ['session'],
     })
-    .option('--conversation', 'print the conversation; with --json one item per line');
-  registry.setAction(command, async (context, options: { conversation?: boolean }, reference: string) => {
+    .option('--conversation', 'print the conversation; with --json one item per line')
+    .option('--no-pager', NO_PAGER);
+  registry.setAction(command, async (context, options: ShowOptions, reference: string) => {
     if (options.conversation === true) {
+      context.usePager(options.pager);
       await showConversation(context, reference);
       return undefined;
     }
