@@ -66,10 +66,8 @@ async function prepareHost(context: Context, name: string) {
   try {
     const survey = await surveyHost(hostOptions(context, name), context.interrupted);
     requireDocker(name, survey['docker'], survey['user']);
-    return await ensureHostImages({
-      ...hostOptions(context, name),
-      imageTool: [process.execPath, join(dirname(import.meta.filename), 'setup/images.cjs')],
-    });
+    const imageTool = [process.execPath, join(dirname(import.meta.filename), 'setup/images.cjs')];
+    return await ensureHostImages({ ...hostOptions(context, name), imageTool }, context.interrupted);
   } finally {
     context.progress.end();
   }

@@ -52,10 +52,10 @@ export class HostCommands {
     const name = isNew ? this.#add(list, choice.destination.trim()) : choice.name;
     const host = connection.host(name);
     try {
-      await this.#withProgress(`Connecting to ${name}`, host, async (report) => {
+      await this.#withProgress(`Connecting to ${name}`, host, async (report, signal) => {
         host.retry();
         await settled(host, report);
-        await this.#bringImages(name, report);
+        await this.#bringImages(name, report, signal);
       });
     } catch (error) {
       // A host that was never reached was a typing error.
@@ -79,13 +79,13 @@ export class HostCommands {
   async #update(target: unknown): Promise<string | undefined> {
     const host = await this.#pick(target, 'Update the Host');
     if (host === undefined) return undefined;
-    const version = await this.#withProgress(`Updating ${host.name}`, host, async (report) => {
+    const version = await this.#withProgress(`Updating ${host.name}`, host, async (report, signal) => {
       // The connector may be of an earlier build, which brings its own program.
       host.disconnect();
       await this.#options.connection.remote(host.name)?.endLogin();
       host.retry();
       await settled(host, report);
-      await this.#bringImages(host.name, report);
+      await this.#bringImages(host.name, report, signal);
       return (await host.call('supervisor/status', {})).version;
     });
     void window.showInformationMessage(`${host.name} runs Holdfast ${sanitize(version, 40)}.`);
@@ -124,29 +124,31 @@ export class HostCommands {
     return list.add(name, destination, new Date()).name;
   }
 
-  async #bringImages(name: string, report: Report): Promise<void> {
+  async #bringImages(name: string, report: Report, signal: AbortSignal): Promise<void> {
     const { connection, extensionPath, program } = this.#options;
     const { connector, environment } = await program();
     const [node = 'node'] = connector;
     const options = await connection.remote(name)?.connectOptions({ onStage: report, ask: undefined });
     if (options === undefined) return;
-    await ensureHostImages({
-      ...options,
-      environment: { ...environment, HOLDFAST_HOME: connection.home },
-      imageTool: [node, join(extensionPath, 'dist', 'setup', 'images.cjs')],
-    });
+    const imageTool = [node, join(extensionPath, 'dist', 'setup', 'images.cjs')];
+    const here = { ...environment, HOLDFAST_HOME: connection.home };
+    await ensureHostImages({ ...options, environment: here, imageTool }, signal);
   }
 
-  /** A person who cancels ends the connection. */
+  /** A person who cancels ends the connection, and what `run` does over it. */
   async #withProgress<T>(
     title: string,
     host: HostConnection,
-    run: (report: Report) => Promise<T>,
+    run: (report: Report, signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     return window.withProgress(
       { location: ProgressLocation.Notification, title, cancellable: true },
       async (progress, token) => {
-        const work = run((stage) => progress.report({ message: sanitize(stage) }));
+        const cancelling = new AbortController();
+        token.onCancellationRequested(() => cancelling.abort());
+        const work = run((stage) => progress.report({ message: sanitize(stage) }), cancelling.signal);
+        // It ends later than the progress that nobody watches any more.
+        work.catch(() => undefined);
         return Promise.race([work, cancelled(token, host)]);
       },
     );

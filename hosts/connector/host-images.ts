@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import type { Duplex } from 'node:stream';
+import { addAbortSignal, type Duplex } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
@@ -20,10 +20,28 @@ export type ImagesResult = 'there' | 'sent' | 'built';
 
 /**
  * Makes our images available on a host: those of the engine here are sent; where there is none, they are built there.
- * Errors: `image_not_found`, with why neither works.
+ * Errors: `image_not_found`, with why neither works; `cancelled` by the signal, which ends what was begun on both sides.
  */
-export async function ensureHostImages(options: HostImagesOptions): Promise<ImagesResult> {
-  const { host, ui } = options;
+export async function ensureHostImages(
+  options: HostImagesOptions,
+  signal?: AbortSignal,
+): Promise<ImagesResult> {
+  try {
+    return await bringImages({ ...options, signal });
+  } catch (error) {
+    if (signal?.aborted !== true) throw error;
+    throw new HoldfastError('cancelled', `Bringing the images to ${options.host} was cancelled`, {
+      cause: error,
+    });
+  }
+}
+
+interface BringingOptions extends HostImagesOptions {
+  readonly signal: AbortSignal | undefined;
+}
+
+async function bringImages(options: BringingOptions): Promise<ImagesResult> {
+  const { host, ui, signal } = options;
   const missing = await missingImages(options);
   if (missing.length === 0) return 'there';
   let reason: unknown;
@@ -34,6 +52,7 @@ export async function ensureHostImages(options: HostImagesOptions): Promise<Imag
   } catch (error) {
     reason = error;
   }
+  signal?.throwIfAborted();
   try {
     ui.onStage(`Building the images on ${host} (some minutes)`);
     const stream = await open(options, '/images/build');
@@ -50,7 +69,7 @@ export async function ensureHostImages(options: HostImagesOptions): Promise<Imag
   }
 }
 
-async function missingImages(options: ConnectHostOptions): Promise<readonly string[]> {
+async function missingImages(options: BringingOptions): Promise<readonly string[]> {
   const stream = await open(options, '/images/missing');
   stream.end();
   const text = await readImageTool(stream, `The images of ${options.host} cannot be listed`);
@@ -58,12 +77,13 @@ async function missingImages(options: ConnectHostOptions): Promise<readonly stri
   return OURS.filter((image) => named.includes(image));
 }
 
-async function sendImages(options: HostImagesOptions, images: readonly string[]): Promise<void> {
+async function sendImages(options: BringingOptions, images: readonly string[]): Promise<void> {
   const [program = '', ...args] = options.imageTool;
   const child = spawn(program, [...args, '--save', ...images], {
     cwd: '/',
     stdio: ['ignore', 'pipe', 'pipe'],
     env: options.environment,
+    signal: options.signal,
   });
   let said = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-2000)));
@@ -96,10 +116,12 @@ async function sendImages(options: HostImagesOptions, images: readonly string[])
 }
 
 async function open(
-  options: ConnectHostOptions,
+  options: BringingOptions,
   path: '/images/missing' | '/images/load' | '/images/build',
 ): Promise<Duplex> {
-  const stream = await openHostStream(options, path, { start: 'never' });
-  if (stream === undefined) throw new HoldfastError('not_supported', `${options.host} cannot do this`);
-  return stream;
+  const { host, signal } = options;
+  const stream = await openHostStream(options, path, { start: 'never', signal });
+  if (stream === undefined) throw new HoldfastError('not_supported', `${host} cannot do this`);
+  if (signal === undefined) return stream;
+  return addAbortSignal(signal, stream);
 }

@@ -33,6 +33,8 @@ export const BUNDLE_LIMITS = {
   contents: 200_000,
   contentBytes: 2 ** 30,
   contentsBytes: 16 * 2 ** 30,
+  /** Of all turns together, each counted as often as it is named. */
+  promptsBytes: 2 ** 28,
   packs: 100_000,
   statementBytes: 64 * 2 ** 10,
   /** How much larger than the file its content may be, beyond `slackBytes`. */

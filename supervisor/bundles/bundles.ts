@@ -13,7 +13,8 @@ import type { SnapshotRow } from '../store/snapshots.ts';
 import type { BundleExport, BundleExports } from './bundle-exports.ts';
 import type { BundleImport, BundleImports, Imported } from './bundle-imports.ts';
 
-const MOST_AT_ONCE = 4;
+/** An import holds its history in memory, which a file may make as large as the limits allow. */
+const MOST_AT_ONCE = 2;
 /** A client that asks for nothing for so long is gone. */
 const IDLE_MS = 300_000;
 const COMMIT = 'bundle.commit';

@@ -6,7 +6,7 @@ import { nestsDeeperThan } from '../../protocol/wire/untrusted-json.ts';
 import type { ProjectedTurn } from '../history/projection.ts';
 import { type Json, JsonSchema } from '../store/columns.ts';
 import { type NewTurn, TURN_INPUT_BYTES } from '../store/turns.ts';
-import { refusedBundle } from './bundle-format.ts';
+import { BUNDLE_LIMITS, refusedBundle } from './bundle-format.ts';
 
 export interface OutputPiece {
   readonly stream: OutputStream;
@@ -50,6 +50,12 @@ export function endedTurns(entries: Iterable<EventEntry>): ToldTurn[] {
     tell(turn, entry);
     if (entry.type === 'turn.ended') ended.add(turn.id);
   }
+  // One content may stand for the prompts of many turns, each of which is stored with its turn.
+  const stored = [...turns.values()].reduce(
+    (sum, { input, result }) => sum + (input?.bytes ?? 0) + (result?.bytes ?? 0),
+    0,
+  );
+  if (stored > BUNDLE_LIMITS.promptsBytes) throw refusedBundle('its prompts and results are too large');
   return [...turns.values()].filter(
     ({ id, input }) => ended.has(id) && (input?.bytes ?? 0) <= TURN_INPUT_BYTES,
   );
