@@ -129,13 +129,14 @@ describe('the search for secrets', () => {
     await expect(endless).rejects.toThrow();
   });
 
-  test.runIf(SOAK)('reads 500 MB for 20 secrets within 3 s', () => {
+  test.runIf(SOAK)('reads 500 MB for 20 secrets in 3 s of a processor', () => {
     const search = new SecretSearch(SECRETS);
     const chunk = randomBytes(64 * 1024);
     const reader = search.begin();
-    const began = performance.now();
+    const began = process.cpuUsage();
     for (let read = 0; read < 500e6; read += chunk.length) reader.read(chunk);
-    const ms = performance.now() - began;
+    const { user, system } = process.cpuUsage(began);
+    const ms = (user + system) / 1000;
     printInSoak(`500 MB for ${SECRETS.length} secrets: ${Math.round(ms)} ms`);
     expect(ms).toBeLessThan(3000);
   });
