@@ -2,6 +2,7 @@ import { lstat, mkdir, realpath, rmdir, unlink } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { HoldfastError } from '../protocol/errors.ts';
 import type { RawPath } from '../project/raw-path.ts';
+import { withoutFilters } from './filters.ts';
 import type { Git } from './git.ts';
 import type { Repository } from './repository.ts';
 import { WorkingFiles, writeNew } from './working-files.ts';
@@ -128,7 +129,8 @@ export async function addWorktree(
     await files.makeParents(path);
     await writeNew(files.at(path), to.mode, await inside.bytes(['cat-file', 'blob', to.blob]));
   }
-  await setIndex(inside, attributes, ({ to }) => to);
+  // Git reads files again that are as new as its index, by the attributes that are there now.
+  await setIndex(await withoutFilters(inside), attributes, ({ to }) => to);
 }
 
 async function setIndex(

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { devNull } from 'node:os';
+import { delimiter, isAbsolute } from 'node:path';
 import { HoldfastError } from '../protocol/errors.ts';
 
 const MOST_OUTPUT = 256 * 2 ** 20;
@@ -55,31 +56,39 @@ export class Git {
   readonly #env: Readonly<Record<string, string | undefined>>;
   readonly #signal: AbortSignal | undefined;
   readonly #extra: Readonly<Record<string, string>>;
+  readonly #settings: readonly string[];
 
   constructor(
     folder: string,
     env: Readonly<Record<string, string | undefined>>,
     signal?: AbortSignal,
     extra: Readonly<Record<string, string>> = {},
+    settings: readonly string[] = [],
   ) {
     this.folder = folder;
     this.#env = env;
     this.#signal = signal;
     this.#extra = extra;
+    this.#settings = settings;
   }
 
   in(folder: string): Git {
-    return new Git(folder, this.#env, this.#signal, this.#extra);
+    return new Git(folder, this.#env, this.#signal, this.#extra, this.#settings);
+  }
+
+  /** With further settings, as `name=value`. */
+  configured(settings: readonly string[]): Git {
+    return new Git(this.folder, this.#env, this.#signal, this.#extra, [...this.#settings, ...settings]);
   }
 
   /** With further variables, which win over those of each call. */
   with(extra: Readonly<Record<string, string>>): Git {
-    return new Git(this.folder, this.#env, this.#signal, { ...this.#extra, ...extra });
+    return new Git(this.folder, this.#env, this.#signal, { ...this.#extra, ...extra }, this.#settings);
   }
 
   /** Git that finishes what it does when the handoff is cancelled, for taking things back. */
   withoutSignal(): Git {
-    return new Git(this.folder, this.#env, undefined, this.#extra);
+    return new Git(this.folder, this.#env, undefined, this.#extra, this.#settings);
   }
 
   /** Errors: `conflict` with what git said, `not_found` without git, `output_limit`. */
@@ -117,12 +126,16 @@ export class Git {
     signal.throwIfAborted();
     const variables: Record<string, string | undefined> = { ...this.#env };
     for (const name of DROPPED) variables[name] = undefined;
-    const child = spawn('git', [...SETTINGS, ...command], {
+    // In a folder with an agent's files, nothing is looked up.
+    const path = variables['PATH']?.split(delimiter).filter(isAbsolute).join(delimiter);
+    const settings = this.#settings.flatMap((setting) => ['-c', setting]);
+    const child = spawn('git', [...SETTINGS, ...settings, ...command], {
       cwd: this.folder,
       stdio: ['pipe', 'pipe', 'pipe'],
       signal,
       env: {
         ...variables,
+        PATH: path,
         GIT_ALLOW_PROTOCOL: 'none',
         GIT_LITERAL_PATHSPECS: '1',
         GIT_NO_LAZY_FETCH: '1',

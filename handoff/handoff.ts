@@ -14,6 +14,7 @@ import {
 } from './branch.ts';
 import type { HandoffConnection } from './changes.ts';
 import { commitTree, proposeMessage, withTrailers, writeTree } from './commit.ts';
+import { requireForeignFilters } from './filters.ts';
 import { requireFreeFolder, writeFolder } from './folder.ts';
 import { isBeingMade, type Journal, type JournalOf, Journals, whileRunning } from './journal.ts';
 import { formatPatch, withPrivateObjects } from './patch.ts';
@@ -149,6 +150,11 @@ class Handoff {
     const worktree =
       to === 'worktree' ? await chooseWorktree(repository, this.#options.folder, branch) : null;
     const { resolved, onto } = await this.#ontoCommit(repository);
+    if (worktree !== null)
+      await requireForeignFilters(
+        git,
+        resolved.edits.map((edit) => edit.path),
+      );
     this.#options.onProgress?.('Writing the commit');
     const tree = await writeTree(git, onto, resolved.edits, contents);
     const commit = await commitTree(git, { tree, parent: onto, message: this.#message() });

@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import { HoldfastError } from '../protocol/errors.ts';
 import { fromBytes, type RawPath, readable } from '../project/raw-path.ts';
 import { releaseFolder } from './branch.ts';
+import { withoutFilters } from './filters.ts';
 import { commitOver, forgottenCommits } from './forgotten-commits.ts';
 import type { Git } from './git.ts';
 import { isBeingMade, type Journal, type JournalOf, Journals } from './journal.ts';
@@ -154,7 +155,7 @@ async function takeBackWorktree(
   await requireNotCheckedOut(git, journal, journal.worktree);
   let keptRef: string | null = null;
   if (await isWorktreeOf(git, journal)) {
-    const inside = git.in(journal.worktree);
+    const inside = await insideOf(git, journal);
     await requireNoSubmodules(inside);
     const head = await inside.text(['rev-parse', '--verify', 'HEAD']);
     const changed = await changedPaths(inside);
@@ -200,6 +201,22 @@ async function forgottenIn(
 function saidOf(forgotten: readonly string[]): string {
   const names = listed(forgotten.map((commit) => commit.slice(0, 12)));
   return `commits that were made since and that no branch has any more: ${names}`;
+}
+
+/** Git in the worktree. No filter runs there because of attributes that the agent wrote. */
+async function insideOf(git: Git, { worktree, commit }: JournalOf<'worktree'>): Promise<Git> {
+  const inside = git.in(worktree);
+  const changed = await inside.bytes([
+    'diff-tree',
+    '-r',
+    '-z',
+    '--name-only',
+    '--no-renames',
+    `${commit}^`,
+    commit,
+  ]);
+  const isAttributes = (path: RawPath): boolean => /(?:^|\/)\.gitattributes$/.test(path);
+  return fromBytes(changed).split('\0').some(isAttributes) ? await withoutFilters(inside) : inside;
 }
 
 /** Whether the folder is still the worktree that the handoff made: something else of that name is the person's. */
@@ -346,7 +363,7 @@ async function takeBackUnfinished(repository: Repository, journal: Journal): Pro
 /** Whether nothing was missing but the note of its end: the person may work in that worktree since. */
 async function isComplete(git: Git, journal: Journal): Promise<boolean> {
   if (journal.to !== 'worktree' || !(await isWorktreeOf(git, journal))) return false;
-  const inside = git.in(journal.worktree);
+  const inside = await insideOf(git, journal);
   const head = await inside.ask(['symbolic-ref', '--quiet', 'HEAD']);
   const commit = await inside.ask(['rev-parse', '--verify', '--quiet', 'HEAD']);
   if (head !== `refs/heads/${journal.branch}` || commit !== journal.commit) return false;
@@ -362,7 +379,7 @@ function isMissing({ state }: Changed): boolean {
 async function takeBackUnfinishedWorktree(git: Git, journal: JournalOf<'worktree'>): Promise<void> {
   await requireNotCheckedOut(git, journal, journal.worktree);
   if (await isWorktreeOf(git, journal)) {
-    const inside = git.in(journal.worktree);
+    const inside = await insideOf(git, journal);
     const refuse = (why: string): HoldfastError =>
       new HoldfastError('conflict', 'An interrupted handoff was not taken back', {
         why: `the worktree ${journal.worktree} has ${why}`,

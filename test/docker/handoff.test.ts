@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { writeProject } from '../setup/profiles.ts';
 import { TestHome } from '../setup/test-home.ts';
@@ -12,6 +12,10 @@ const MadeSchema = z.object({
   handoff: z.string(),
   branch: z.string(),
   manifest: z.string(),
+});
+
+const ManifestsSchema = z.object({
+  manifests: z.array(z.object({ id: z.string(), reason: z.string(), snapshot: z.string().nullable() })),
 });
 
 let home: TestHome;
@@ -65,6 +69,24 @@ test('what the agent changed through its shell becomes a commit on the deployed 
   expect(await readFile(join(made.folder, 'src/a.txt'), 'utf8')).toBe('two\n');
   expect(git('rev-parse', `${made.commit}^`).trim()).toBe(head);
   expect(git('status', '--porcelain')).toBe('');
+
+  const kept = async () => ManifestsSchema.parse(await home.runJson(['manifest', 'list', session])).manifests;
+  // Those of the sandbox and of the snapshot come by themselves, a moment later.
+  await vi.waitFor(
+    async () => {
+      const reasons = (await kept()).map(({ reason }) => reason);
+      expect(reasons).toEqual(expect.arrayContaining(['resume', 'snapshot', 'handoff']));
+    },
+    { timeout: 60_000, interval: 200 },
+  );
+  const ofSnapshot = (await kept()).find(({ snapshot }) => snapshot !== null);
+  const shown = await home.runJson(['manifest', 'show', session, '--id', ofSnapshot?.id ?? '']);
+  expect(shown).toMatchObject({
+    statement: {
+      predicate: { reason: 'snapshot', snapshot: { id: ofSnapshot?.snapshot }, base: { commit: head } },
+    },
+  });
+  await home.runOk(['manifest', 'diff', session]);
 
   expect(git('log', '-1', '--format=%B', made.commit)).toContain(`Holdfast-Manifest: ${made.manifest}`);
   const file = join(home.projects, 'handed.manifest.json');
