@@ -51,6 +51,7 @@ export const LONG_FILES: Readonly<Record<string, number>> = {
   'test/editor/paths.test.ts': 50,
   'test/processes/sidecar/turns.test.ts': 27,
   'test/processes/sidecar/workers.test.ts': 24,
+  'test/processes/bundles/bundles.test.ts': 20,
   'test/processes/sidecar/processes.test.ts': 18,
   'test/processes/snapshots/sidecar/scan.test.ts': 14,
   'test/processes/protocol/connect.test.ts': 12,
