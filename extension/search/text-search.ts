@@ -50,7 +50,8 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
   #search: Search | undefined;
   #redraw: NodeJS.Timeout | undefined;
   #pattern = '';
-  #options: SearchOptions = DEFAULT_OPTIONS;
+  /** Of the last search; undefined before the first one: the defaults are in the bundle that is loaded late. */
+  #options: SearchOptions | undefined;
   #replacement = '';
   #summary = '';
 
@@ -81,7 +82,7 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
   async toggle(option: SearchToggle): Promise<SearchSummary | undefined> {
     if (this.#input.toggle(option) || this.#search === undefined) return undefined;
     const { session, query } = this.#search;
-    this.#options = { ...this.#options, [option]: !query[option] };
+    this.#options = { ...(this.#options ?? DEFAULT_OPTIONS), [option]: !query[option] };
     return this.#run(session, { ...query, [option]: !query[option] });
   }
 
@@ -177,7 +178,7 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
     const pattern = selectedText() ?? this.#pattern;
     const asked = await this.#input.ask(`Search in ${sanitize(sessionTitle(session))}`, {
       pattern,
-      options: this.#options,
+      options: this.#options ?? DEFAULT_OPTIONS,
     });
     if (asked === undefined) return undefined;
     this.#pattern = asked.pattern;
