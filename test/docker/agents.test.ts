@@ -121,6 +121,26 @@ describe('agents that stay, in containers (A1, A2)', { timeout: 120_000 }, () =>
     expect((await events(sessionId, 'agent.connected')).map(({ how }) => how)).toEqual(['new', 'loaded']);
   });
 
+  test('L6: an expired session whose agent has forgotten everything is told its history; the workspace is there', async () => {
+    await deploy('expires', '', 'idle: { pause: 1s, stop: 2s, expire: 3s }\n');
+    const { sessionId } = await run('expires', 'say the number is 42', 'write notes.txt kept');
+    await waitUntil(
+      'the session expires',
+      async () => {
+        const { session } = z
+          .object({ session: z.object({ status: z.string() }) })
+          .parse(await home.runJson(['session', 'show', sessionId]));
+        return session.status === 'expired';
+      },
+      60_000,
+    );
+    const back = await run('expires', 'recall');
+    expect(back.output).toContain('told: ');
+    expect(back.output).toContain('| the number is 42');
+    expect((await events(sessionId, 'agent.connected')).map(({ how }) => how)).toEqual(['new', 'handover']);
+    expect(await home.runOk(['exec', sessionId, '--', 'cat', 'notes.txt'])).toBe('kept');
+  });
+
   test('tools of Holdfast: the memory is marked, and a host opens when a person says so (kill -9 included)', async () => {
     await deploy('tools', '', 'permissions: allow\n');
     const written = await run('tools', 'tool-of memory_write {"text":"tests pass"}');
