@@ -98,7 +98,9 @@ export class AgentProcess {
     if (end - this.#steps.outputOffset > LEFTOVER_BYTES) return false;
     while (status.state === 'running' && this.#steps.outputOffset < end) {
       const output = await this.read(processId, 0);
-      if (output === null || output.bytes.length === 0) break;
+      // Somebody woke up a reader that had gone.
+      if (output === null) continue;
+      if (output.bytes.length === 0) break;
       status = output.status;
       if (!(await this.#steps.take(output))) return false;
       this.#steps.save();
