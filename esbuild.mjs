@@ -38,6 +38,8 @@ const BUNDLES = [
   { entry: 'scripts/setup/packaged-images.mjs', out: 'setup/images.cjs' },
   { entry: 'sidecar/main.ts', out: 'runtime/sidecar.cjs' },
   { entry: 'sidecar/relay.ts', out: 'runtime/relay.cjs' },
+  // The process that reads what sandboxes send to the network.
+  { entry: 'egress-proxy/main.ts', out: 'runtime/egress-proxy.cjs' },
   // Threads of the sidecar.
   { entry: 'sidecar/snapshots/thread.ts', out: 'runtime/snapshots.cjs' },
   { entry: 'sidecar/snapshots/compressor-thread.ts', out: 'runtime/compressor-thread.cjs' },

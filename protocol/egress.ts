@@ -145,6 +145,8 @@ export const EGRESS_REASONS = [
   'ech',
   /** The session has too many connections. */
   'too_many',
+  /** The process that reads requests is not there. */
+  'no_proxy',
   /** A placeholder was sent to a host that it is not for. */
   'placeholder',
   /** There is no secret for the credential, or its value cannot be sent. */

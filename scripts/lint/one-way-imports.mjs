@@ -6,11 +6,19 @@ const ALLOWED = {
   protocol: [],
   'snapshot-format': ['protocol'],
   sidecar: ['protocol', 'snapshot-format'],
+  'egress-proxy': ['protocol'],
   project: ['protocol'],
   handoff: ['protocol', 'project'],
   hosts: ['protocol'],
   cli: ['protocol', 'project', 'handoff', 'hosts'],
-  supervisor: ['protocol', 'project', 'snapshot-format', 'sidecar/wire.ts'],
+  supervisor: [
+    'protocol',
+    'project',
+    'snapshot-format',
+    'sidecar/wire.ts',
+    'egress-proxy/wire.ts',
+    'egress-proxy/proxy-server.ts',
+  ],
   // The entry is the one file that joins the command line and the daemon into one bundle.
   'cli/holdfast.ts': ['protocol', 'supervisor', 'hosts', 'cli'],
   // The messages are the contract of the session page and the extension.

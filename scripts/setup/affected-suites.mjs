@@ -39,6 +39,7 @@ export const AFFECTED = {
     'test/editor/snapshot-folder.test.ts',
     'test/e2e/first-steps.test.ts',
   ],
+  'egress-proxy/': ['test/processes/egress', 'test/docker/egress', 'test/attacks/egress'],
   'extension/terminals/': [
     'test/processes/extension',
     'test/editor/terminals.test.ts',

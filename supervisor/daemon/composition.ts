@@ -17,7 +17,9 @@ import { SessionCredentials } from '../egress/credentials/session-credentials.ts
 import { Handover } from '../conversation/handover.ts';
 import { SessionMemory } from '../conversation/session-memory.ts';
 import { Egress } from '../egress/egress.ts';
+import { LocalProxy } from '../egress/local-proxy.ts';
 import { Policies } from '../egress/policies.ts';
+import { ProxyProcess } from '../egress/proxy-process.ts';
 import { nameResolver } from '../egress/resolver.ts';
 import { DockerEngine } from '../engine/docker/engine.ts';
 import type { Engine } from '../engine/port.ts';
@@ -292,9 +294,14 @@ function createNetwork(storage: Storage, log: Log) {
   const credentials = new SessionCredentials(storage);
   const egressRules = new EgressRules(database);
   const policies = new Policies({ ...storage, rules: egressRules });
+  const egressProxy =
+    process.env['HOLDFAST_EGRESS_PROXY'] === 'container'
+      ? new ProxyProcess({ launch: () => engine.startEgressProxy(), log: log.child('egress') })
+      : new LocalProxy();
   const egress = new Egress({
     ...storage,
     policies,
+    proxy: egressProxy,
     credentials,
     dial: (sessionId) => engine.dial(sessionId),
     resolve: nameResolver(process.env),
@@ -316,7 +323,7 @@ function createNetwork(storage: Storage, log: Log) {
     },
     log: log.child('setup'),
   });
-  return { policies, egress, egressRules, setups };
+  return { policies, egress, egressProxy, egressRules, setups };
 }
 
 /** Containers of sessions, and what needs their sidecars: seeding, storage limits, scan caches. */

@@ -19,7 +19,7 @@ export interface PurgeOptions {
   /** Null when the database cannot be read: a purge works all the same. */
   readonly services: Pick<
     Services,
-    'sessionRuntime' | 'sessions' | 'profiles' | 'setups' | 'watchConnections'
+    'sessionRuntime' | 'sessions' | 'profiles' | 'setups' | 'watchConnections' | 'egressProxy'
   > | null;
   readonly log: Log;
 }
@@ -107,6 +107,7 @@ export class Purge {
     await services?.watchConnections.close();
     await services?.sessionRuntime.stop();
     await services?.setups.stop();
+    await services?.egressProxy.close();
     const removed = await removeEngineObjects(engine, ({ name }, error) => {
       log.warn('an image stays', { image: name, error });
       progress(`image ${name} is in use and stays`);

@@ -206,6 +206,7 @@ export class Supervisor {
     await this.#try('files', () => within(DRAIN_MS, this.#services?.filesConnections.close()));
     await this.#try('tools', () => this.#services?.agentTools.close());
     await this.#try('egress', () => this.#services?.egress.close());
+    await this.#try('egress proxy', () => within(DRAIN_MS, this.#services?.egressProxy.close()));
     await this.#try('sessions', () => within(DRAIN_MS, this.#services?.sessionRuntime.stop()));
     if (reason === 'home-gone')
       await this.#try('engine objects', () => removeEngineObjects(this.#engine, () => undefined));

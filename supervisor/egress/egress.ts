@@ -13,8 +13,9 @@ import { NODE_ENVIRONMENT } from './environment.ts';
 import { EgressEventAggregator } from './event-aggregator.ts';
 import type { Policies } from './policies.ts';
 import { EgressPool } from './pool.ts';
-import { SessionProxy } from './proxy.ts';
+import type { ProxyProcess } from './proxy-process.ts';
 import type { ResolveName } from './resolver.ts';
+import { SessionGate } from './session-gate.ts';
 
 /** How long a turn waits for egress before it starts without. */
 const READY_MS = 3000;
@@ -26,6 +27,8 @@ export interface EgressOptions {
   /** Opens a new connection to a session's sidecar. */
   readonly dial: (sessionId: string) => Promise<Duplex>;
   readonly resolve: ResolveName;
+  /** The process that reads what sandboxes send. */
+  readonly proxy: Pick<ProxyProcess, 'hold' | 'openClient' | 'openServer'>;
   readonly credentials: Pick<SessionCredentials, 'of' | 'environment' | 'secret'>;
   /** Certificates of authorities that servers of credentials may have, in PEM; default: those that Node trusts. */
   readonly authorities?: readonly string[] | undefined;
@@ -45,7 +48,9 @@ interface EgressChannel {
   readonly forwards: Map<number, EgressPool>;
   /** By the credential as the profile has it. */
   readonly endpoints: Map<string, { readonly endpoint: CredentialEndpoint; readonly pool: EgressPool }>;
-  readonly proxy: SessionProxy;
+  readonly gate: SessionGate;
+  /** The proxy process is no longer needed for it. */
+  readonly letGo: () => void;
   readonly ledger: EgressEventAggregator;
 }
 
@@ -104,7 +109,7 @@ export class Egress {
   applyRules(): void {
     for (const sessionId of this.#live) {
       const way = this.#open.get(sessionId);
-      way?.proxy.applyRules();
+      way?.gate.applyRules();
       for (const { endpoint } of way?.endpoints.values() ?? []) endpoint.applyRules();
       this.#settle(sessionId);
     }
@@ -135,7 +140,8 @@ export class Egress {
       this.#open.delete(sessionId);
       for (const pool of poolsOf(way)) pool.close();
       for (const { endpoint } of way.endpoints.values()) endpoint.close();
-      way.proxy.close();
+      way.gate.close();
+      way.letGo();
       // After the end events of its connections, which arrive with the next turn of the event loop.
       setImmediate(() => way.ledger.close());
     }
@@ -178,7 +184,7 @@ export class Egress {
   }
 
   /** Keeps one pool for each port of this machine that the rules allow. */
-  #forward(sessionId: string, { forwards, proxy }: EgressChannel): void {
+  #forward(sessionId: string, { forwards, gate }: EgressChannel): void {
     const ports = this.#options.policies.allowedHostPorts(sessionId);
     for (const [port, pool] of forwards) {
       if (ports.has(port)) continue;
@@ -193,8 +199,8 @@ export class Egress {
           sessionId,
           hostPort: port,
           dial: () => this.#options.dial(sessionId),
-          serve: (tunnel) => proxy.forward(tunnel, port),
-          onRefused: (count) => proxy.recordRefused(count),
+          serve: (tunnel) => gate.forward(tunnel, port),
+          onRefused: (count) => gate.recordRefused(count),
           log: this.#options.log,
         }),
       );
@@ -202,7 +208,7 @@ export class Egress {
   }
 
   #make(sessionId: string): EgressChannel {
-    const { policies, resolve, log, now, events, sessions, reportElsewhere } = this.#options;
+    const { policies, resolve, proxy, log, now, events, sessions, reportElsewhere } = this.#options;
     const ledger = new EgressEventAggregator({
       now,
       record: (entries) => {
@@ -219,16 +225,16 @@ export class Egress {
         }
       },
     });
-    const proxy = new SessionProxy({ sessionId, policies, resolve, aggregator: ledger, log });
-    return { pool: null, forwards: new Map(), endpoints: new Map(), proxy, ledger };
+    const gate = new SessionGate({ sessionId, policies, resolve, proxy, aggregator: ledger, log });
+    return { pool: null, forwards: new Map(), endpoints: new Map(), gate, letGo: proxy.hold(), ledger };
   }
 
-  #proxyPool(sessionId: string, { proxy }: EgressChannel): EgressPool {
+  #proxyPool(sessionId: string, { gate }: EgressChannel): EgressPool {
     return new EgressPool({
       sessionId,
       dial: () => this.#options.dial(sessionId),
-      serve: (tunnel) => proxy.serve(tunnel),
-      onRefused: (count) => proxy.recordRefused(count),
+      serve: (tunnel) => gate.serve(tunnel),
+      onRefused: (count) => gate.recordRefused(count),
       log: this.#options.log,
     });
   }

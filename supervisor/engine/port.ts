@@ -52,6 +52,12 @@ export interface Engine {
    */
   prepare(spec: PrepareSpec, io: PrepareIo): Promise<PreparedImage>;
 
+  /**
+   * Starts the process that reads what sandboxes send to the network, isolated from everything: it is reached by `dial`, and
+   * reaches nothing. It ends with this process, however that ends.
+   */
+  startEgressProxy(): Promise<EgressProxyProcess>;
+
   /** Opens a byte stream to the sidecar's socket. Errors: `sandbox_lost` when there is no sidecar. */
   dial(sessionId: string): Promise<Duplex>;
   exec(sessionId: string, spec: ExecSpec): Promise<EngineExec>;
@@ -85,6 +91,15 @@ export interface Engine {
   watch(listener: (change: { sessionId: string | null }) => void): () => void;
   onStatus(listener: (status: EngineStatus) => void): () => void;
   close(): Promise<void>;
+}
+
+export interface EgressProxyProcess {
+  /** Opens a byte stream to it. */
+  dial(): Promise<Duplex>;
+  /** Resolves with the reason when it has ended. */
+  readonly exited: Promise<string>;
+  /** Ends it at once, and removes what is left of it. Idempotent. */
+  stop(): Promise<void>;
 }
 
 /** A watchdog process that unpauses an agent. */

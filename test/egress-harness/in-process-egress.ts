@@ -18,8 +18,9 @@ import { EgressRules } from '../../supervisor/store/egress-rules.ts';
 import { Home } from '../../supervisor/store/home.ts';
 import { Profiles } from '../../supervisor/store/profiles.ts';
 import { Sessions } from '../../supervisor/store/sessions.ts';
-import { Egress } from '../../supervisor/egress/egress.ts';
+import { Egress, type EgressOptions } from '../../supervisor/egress/egress.ts';
 import { Policies, type RuleProtocols } from '../../supervisor/egress/policies.ts';
+import { LocalProxy } from '../../supervisor/egress/local-proxy.ts';
 import type { ResolveName } from '../../supervisor/egress/resolver.ts';
 import type { SecretValue } from '../../supervisor/secrets/secret-store.ts';
 import { sessionId, sessionRow } from '../fixtures/store/temporary-home.ts';
@@ -41,6 +42,8 @@ export interface InProcessEgressOptions {
   /** Certificates that the servers of credentials may have. */
   readonly authorities?: readonly string[];
   readonly carriedMs?: number;
+  /** Default: its code in this process. */
+  readonly proxy?: EgressOptions['proxy'];
 }
 
 /**
@@ -99,6 +102,7 @@ export class InProcessEgress {
       events,
       dial: this.dial,
       resolve: options.resolve ?? nowhere,
+      proxy: options.proxy ?? new LocalProxy(),
       authorities: options.authorities,
       carriedMs: options.carriedMs,
       credentials: {

@@ -1,6 +1,6 @@
 import { type IncomingMessage, STATUS_CODES, validateHeaderName, validateHeaderValue } from 'node:http';
 import type { ByteSearch } from './byte-search.ts';
-import { endToEnd } from '../request.ts';
+import { endToEnd } from '../../../protocol/http-headers.ts';
 
 const MOST_HEADERS = 200;
 /**

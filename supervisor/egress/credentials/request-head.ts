@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Credential } from '../../../protocol/credentials.ts';
 import { type CredentialUse, PLACEHOLDER_MARK } from '../../../protocol/credential-presets.ts';
 import { formatHost } from '../../../protocol/host-name.ts';
-import { endToEnd, framingProblem } from '../request.ts';
+import { endToEnd, framingProblem } from '../../../protocol/http-headers.ts';
 
 const MOST_HEADERS = 200;
 const HTTPS_PORT = 443;

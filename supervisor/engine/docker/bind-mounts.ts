@@ -128,6 +128,10 @@ export class BindMountStrategy implements MountStrategy {
     await removeTree(this.#code(profile, version));
   }
 
+  async programsMount(target: string): Promise<SandboxMounts['agent'][number]> {
+    return bindMount(await this.#programs.publish(), target, true);
+  }
+
   dial(_sidecarId: string, sessionId: string): Promise<Duplex | null> {
     return connectToSidecarSocket(join(this.#run(sessionId, 'control'), IN_SANDBOX.socketName));
   }

@@ -1,5 +1,6 @@
 import type { ContainerCreateOptions, MountSettings } from 'dockerode';
 import { HOST_MACHINE } from '../../../protocol/egress.ts';
+import { IN_PROXY } from '../../../egress-proxy/wire.ts';
 import { IN_SANDBOX } from '../../../sidecar/wire.ts';
 import type { SandboxSpec } from '../port.ts';
 import { SECCOMP_PROFILE } from './seccomp-profile.ts';
@@ -9,6 +10,10 @@ export type NetworkNamespace = 'none' | { readonly joins: string };
 
 const MIB = 1024 * 1024;
 const SIDECAR_MEMORY = 512 * MIB;
+const PROXY_MEMORY = 256 * MIB;
+const PROXY_PIDS = 64;
+/** Below those of sessions, and above those of people: nothing else runs as it. */
+const PROXY_UID = 64_321;
 /** Capabilities that a helper container needs to give a folder to a session's uid, and no others. */
 const CHORE_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER'];
 /** Below the daemon's own limit on all machines seen: raising it would require a privilege that a daemon may lack. */
@@ -231,6 +236,45 @@ export function helperOptions(options: {
       NetworkMode: 'none',
       AutoRemove: true,
       Mounts: options.mounts,
+    },
+  };
+}
+
+/**
+ * The process that reads what sandboxes send. It has no network: the supervisor dials, and reaches it through its socket.
+ */
+export function proxyOptions(
+  image: string,
+  mounts: MountSettings[],
+  labels: Record<string, string>,
+): ContainerCreateOptions {
+  return {
+    Image: image,
+    User: `${PROXY_UID}:${PROXY_UID}`,
+    Entrypoint: [
+      'node',
+      `--max-old-space-size=${PROXY_MEMORY / MIB / 2}`,
+      `${IN_PROXY.runtime}/egress-proxy.cjs`,
+    ],
+    Cmd: [],
+    WorkingDir: '/',
+    Env: [`HOLDFAST_CONTROL=${IN_PROXY.control}`, 'HOME=/', 'LANG=C.UTF-8'],
+    Labels: labels,
+    Healthcheck: { Test: ['NONE'] },
+    Hostname: 'egress-proxy',
+    OpenStdin: true,
+    StdinOnce: true,
+    AttachStdin: true,
+    AttachStdout: true,
+    AttachStderr: true,
+    StopTimeout: 1,
+    HostConfig: {
+      ...hardened(PROXY_MEMORY, PROXY_PIDS),
+      // It has one thread that works.
+      NanoCpus: 1e9,
+      NetworkMode: 'none',
+      AutoRemove: true,
+      Mounts: mounts,
     },
   };
 }

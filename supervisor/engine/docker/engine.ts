@@ -6,6 +6,7 @@ import type { EngineStatus } from '../../../protocol/entities.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type {
   Engine,
+  EgressProxyProcess,
   EngineCapabilities,
   EngineExec,
   EngineFacts,
@@ -39,6 +40,7 @@ import { observeImages, observeObjects, observeSession } from './observation.ts'
 import { VolumeWorkspaces } from './mount-strategy.ts';
 import type { MountStrategy } from './mount-strategy.ts';
 import { Preparations } from './preparations.ts';
+import { ProxyContainers } from './proxy-containers.ts';
 import { SandboxPrograms } from './programs.ts';
 import type { InfoReply } from './replies.ts';
 import { Sandboxes } from './sandboxes.ts';
@@ -94,6 +96,7 @@ export class DockerEngine implements Engine {
   readonly #execs: Execs;
   readonly #sandboxes: Sandboxes;
   readonly #preparations: Preparations;
+  readonly #proxies: ProxyContainers;
   readonly #localPaths: LocalPathsProbe;
   readonly #byPaths: BindMountStrategy;
   readonly #byVolumes: VolumeMountStrategy;
@@ -152,6 +155,15 @@ export class DockerEngine implements Engine {
       api,
       containers: this.#containers,
       execs: this.#execs,
+      naming: this.#naming,
+      timeouts,
+      mountStrategy: () => this.#placement(),
+    });
+    this.#proxies = new ProxyContainers({
+      home: options.home,
+      image: options.sidecarImage,
+      api,
+      containers: this.#containers,
       naming: this.#naming,
       timeouts,
       mountStrategy: () => this.#placement(),
@@ -246,6 +258,10 @@ export class DockerEngine implements Engine {
     }
   }
 
+  startEgressProxy(): Promise<EgressProxyProcess> {
+    return this.#proxies.start().catch(leave('Cannot start the egress proxy'));
+  }
+
   dial(sessionId: string): Promise<Duplex> {
     return this.#sandboxes.dial(sessionId).catch(leave(`Cannot reach the sidecar of ${sessionId}`));
   }
@@ -287,7 +303,7 @@ export class DockerEngine implements Engine {
   }
 
   observe(): Promise<ObservedObject[]> {
-    return observeObjects(this.#containers, this.#helpers.inUse).catch(
+    return observeObjects(this.#containers, new Set([...this.#helpers.inUse, ...this.#proxies.inUse])).catch(
       leave('Cannot list the objects of this home'),
     );
   }

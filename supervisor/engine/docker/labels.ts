@@ -53,6 +53,10 @@ export class Naming {
     return `${this.#prefix}-helper-${token}`;
   }
 
+  egressProxy(token: string): string {
+    return `${this.#prefix}-egress-${token}`;
+  }
+
   sessionVolume(sessionId: string, role: 'workspace' | 'home' | 'run' | 'control'): string {
     return `${this.#prefix}-${sessionId}-${role}`;
   }

@@ -29,6 +29,9 @@ export interface MountStrategy {
   publishCode(profile: string, version: number, directory: string): Promise<void>;
   removeCode(profile: string, version: number): Promise<void>;
 
+  /** Our program files, read-only. */
+  programsMount(target: string): Promise<MountSettings>;
+
   /** One attempt; null if nobody listens yet. */
   dial(sidecarId: string, sessionId: string): Promise<Duplex | null>;
 }

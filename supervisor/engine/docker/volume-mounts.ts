@@ -128,6 +128,10 @@ export class VolumeMountStrategy implements MountStrategy {
     await this.#drop(this.#naming.codeVolume(profile, version));
   }
 
+  async programsMount(target: string): Promise<SandboxMounts['agent'][number]> {
+    return volumeMount(await this.#runtime(), target, true);
+  }
+
   async dial(sidecarId: string, sessionId: string): Promise<Duplex | null> {
     const what = `Cannot reach the sidecar of ${sessionId}`;
     const streams = { AttachStdout: true, AttachStderr: true, Tty: false };

@@ -46,7 +46,7 @@ export class EgressFixture {
     this.canaries = canaries;
   }
 
-  static async create(): Promise<EgressFixture> {
+  static async create(env: Readonly<Record<string, string>> = {}): Promise<EgressFixture> {
     const port = await freePort();
     const open = await Origin.start({ host: ALLOWED_ADDRESS, port });
     const canaries = new Map<string, Origin>();
@@ -56,7 +56,7 @@ export class EgressFixture {
       if (canary !== null) canaries.set(host, canary);
     }
     const names = await NameServer.start({ [ALLOWED_HOST]: [ALLOWED_ADDRESS] });
-    const home = await TestHome.create({ HOLDFAST_DNS: names.address });
+    const home = await TestHome.create({ HOLDFAST_DNS: names.address, ...env });
     const fixture = new EgressFixture(home, names, open, canaries);
     await fixture.deploy('attack', [
       `${ALLOWED_HOST}:${port}`,

@@ -5,8 +5,8 @@ import {
   type HelloProgress,
   MAX_HELLO_BYTES,
   parseClientHello,
-} from '../../../supervisor/egress/client-hello.ts';
-import { openingProblem, readOpening } from '../../../supervisor/egress/opening.ts';
+} from '../../../egress-proxy/client-hello.ts';
+import { openingProblem, readOpening } from '../../../egress-proxy/opening.ts';
 import { ECH, helloMessage, inRecords, nodeHello } from '../../egress-harness/client-hello.ts';
 import { seededRandom } from '../../fixtures/store/temporary-home.ts';
 import { SOAK } from '../../setup/run-length.ts';

@@ -9,8 +9,9 @@ import { Profiles } from '../../../supervisor/store/profiles.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { decide, type Rule } from '../../../supervisor/egress/decide.ts';
 import { EgressEventAggregator } from '../../../supervisor/egress/event-aggregator.ts';
+import { LocalProxy } from '../../../supervisor/egress/local-proxy.ts';
 import { Policies } from '../../../supervisor/egress/policies.ts';
-import { SessionProxy } from '../../../supervisor/egress/proxy.ts';
+import { SessionGate } from '../../../supervisor/egress/session-gate.ts';
 import { type Dice, fuzzedHost, fuzzedRequest } from '../../egress-harness/fuzz-requests.ts';
 import { cutUp, talk } from '../../egress-harness/tunnel-talk.ts';
 import {
@@ -103,7 +104,7 @@ test(
   `${REQUESTS} requests are answered or cut off, and no denied name is ever resolved`,
   async () => {
     const dice = diceFrom(SEED + 2);
-    const { proxy, asked, end } = fuzzedProxy();
+    const { gate, asked, end } = fuzzedProxy();
     const counts = new Map<string, number>();
     for (let done = 0; done < REQUESTS; done += 50) {
       const batch = Array.from({ length: 50 }, () => {
@@ -112,7 +113,7 @@ test(
       });
       await Promise.all(
         batch.map(async ({ text, pieces }) => {
-          const answer = await talk(proxy, pieces);
+          const answer = await talk(gate, pieces);
           const status =
             /^HTTP\/1\.1 (\d{3}) [^\r\n]*\r\n/.exec(answer)?.[1] ?? (answer === '' ? 'cut off' : 'odd');
           // Allowed names do not resolve here: nothing is ever dialed.
@@ -151,7 +152,7 @@ test(
 );
 
 /** A proxy whose rules allow `open.test` and names below `wild.test`; no name resolves. */
-function fuzzedProxy(): { proxy: SessionProxy; asked: Set<string>; end: () => Promise<void> } {
+function fuzzedProxy(): { gate: SessionGate; asked: Set<string>; end: () => Promise<void> } {
   const database = temporaryDatabase();
   const sessions = new Sessions(database);
   sessions.insert(sessionRow(1));
@@ -170,22 +171,23 @@ function fuzzedProxy(): { proxy: SessionProxy; asked: Set<string>; end: () => Pr
   const note = (...args: unknown[]): void => void failures.push(args);
   const log = { debug: note, info: note, warn: note, error: note, child: () => log };
   const ledger = new EgressEventAggregator({ record: () => undefined, now: () => 1 });
-  const proxy = new SessionProxy({
+  const gate = new SessionGate({
     sessionId: sessionId(1),
     policies,
     resolve: (name) => {
       asked.add(name);
       return Promise.reject(Object.assign(new Error('not found'), { code: 'ENOTFOUND' }));
     },
+    proxy: new LocalProxy(),
     aggregator: ledger,
     log,
   });
   const end = async (): Promise<void> => {
-    await expect.poll(() => proxy.size, { timeout: 5000 }).toBe(0);
+    await expect.poll(() => gate.size, { timeout: 5000 }).toBe(0);
     ledger.close();
     expect(failures).toEqual([]);
   };
-  return { proxy, asked, end };
+  return { gate, asked, end };
 }
 
 function parsed(url: string): URL | null {

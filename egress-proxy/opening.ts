@@ -1,10 +1,8 @@
 import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { EgressReason } from '../../protocol/egress.ts';
+import type { EgressReason } from '../protocol/egress.ts';
 import { type ClientHello, ClientHelloReader } from './client-hello.ts';
-
-/** How long a client may take for its first words in a tunnel. */
-const OPENING_MS = 10_000;
+import { OPENING_MS } from './wire.ts';
 
 /**
  * The first words of a client in a tunnel. `http`: they begin like a request; `other`: they are neither that nor a

@@ -1,4 +1,4 @@
-import { canonicalizeHost } from '../../protocol/host-name.ts';
+import { canonicalizeHost } from '../protocol/host-name.ts';
 
 /** Longest ClientHello, bytes. Those of browsers have about 2 KB, with post-quantum keys and all. */
 export const MAX_HELLO_BYTES = 16 * 1024;

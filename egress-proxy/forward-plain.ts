@@ -1,17 +1,15 @@
 import { type IncomingMessage, request as httpRequest, type ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { forwardedHeaders, type PlainTarget, returnedHeaders } from './request.ts';
-import type { Tunnel } from './tunnel.ts';
+import { HEAD_BYTES } from './wire.ts';
 
 export interface PlainForwarding {
-  readonly tunnel: Tunnel;
+  readonly client: Duplex;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly target: PlainTarget;
   /** Connected to the target. */
-  readonly upstream: Socket;
-  /** Maximum size of the head of the answer, bytes. */
-  readonly headBytes: number;
+  readonly server: Duplex;
   /** Called if the server cannot be understood before anything of its answer was passed on. */
   readonly onFailed: (why: string) => void;
 }
@@ -21,36 +19,36 @@ export interface PlainForwarding {
  * the client's connection.
  */
 export function forwardPlain(forwarding: PlainForwarding): void {
-  const { tunnel, request, response, target, upstream, headBytes, onFailed } = forwarding;
+  const { client, request, response, target, server, onFailed } = forwarding;
   if (request.headers.expect !== undefined) response.writeContinue();
   const onward = httpRequest({
-    createConnection: () => upstream,
+    createConnection: () => server,
     method: request.method ?? 'GET',
     path: target.path,
     headers: forwardedHeaders(request, target),
     setHost: false,
-    maxHeaderSize: headBytes,
+    maxHeaderSize: HEAD_BYTES,
     insecureHTTPParser: false,
   });
-  tunnel.once('close', () => {
+  client.once('close', () => {
     onward.destroy();
-    upstream.destroy();
+    server.destroy();
   });
   onward.on('error', (error) => {
-    if (response.headersSent) tunnel.destroy();
+    if (response.headersSent) client.destroy();
     else onFailed(`the server sent an invalid response (${codeOf(error)})`);
   });
   // Upgrade is not forwarded, so an upgrade response was not requested.
-  onward.on('upgrade', (_answer, socket: Socket) => socket.destroy());
+  onward.on('upgrade', (_answer, socket: Duplex) => socket.destroy());
   onward.on('response', (answer) => {
     response.writeHead(answer.statusCode ?? 502, answer.statusMessage ?? '', returnedHeaders(answer));
-    answer.on('error', () => tunnel.destroy());
+    answer.on('error', () => client.destroy());
     answer.on('close', () => {
-      if (!answer.complete) tunnel.destroy();
+      if (!answer.complete) client.destroy();
     });
     answer.pipe(response);
   });
-  request.on('error', () => tunnel.destroy());
+  request.on('error', () => client.destroy());
   request.pipe(onward);
 }
 

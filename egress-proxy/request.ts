@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
-import { canonicalizeHost, formatHost, splitAuthority } from '../../protocol/host-name.ts';
+import { canonicalizeHost, formatHost, splitAuthority } from '../protocol/host-name.ts';
+import { endToEnd, framingProblem, headerValues } from '../protocol/http-headers.ts';
 
 /** The destination of a request, in canonical form. */
 export interface Target {
@@ -18,21 +19,6 @@ export interface BadRequest {
 
 const HTTP_PORT = 80;
 const LARGEST_PORT = 65_535;
-
-/** Hop-by-hop headers (RFC 9110 §7.6.1) and headers for the proxy only. */
-const CONNECTION_HEADERS: ReadonlySet<string> = new Set([
-  'connection',
-  'expect',
-  'http2-settings',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-]);
 
 /** The target of `CONNECT host:port`; Node has parsed the rest. */
 export function connectTarget(request: IncomingMessage): Target | BadRequest {
@@ -73,7 +59,7 @@ export function tunnelledTarget(request: IncomingMessage, target: Target): Plain
 function checked(request: IncomingMessage, target: Target, path: string): PlainTarget | BadRequest {
   const framing = framingProblem(request);
   if (framing !== null) return { bad: framing };
-  const hosts = valuesOf(request, 'host');
+  const hosts = headerValues(request, 'host');
   const [named] = hosts;
   if (hosts.length > 1) return { bad: 'it has more than one Host header' };
   if (named === undefined && request.httpVersion !== '1.0') return { bad: 'it has no Host header' };
@@ -86,21 +72,6 @@ function checked(request: IncomingMessage, target: Target, path: string): PlainT
   if (expect !== undefined && expect.toLowerCase() !== '100-continue')
     return { bad: 'its Expect header is not supported' };
   return { ...target, path };
-}
-
-/**
- * Anything about the length of a body that two programs could read differently. Node's parser refuses most of it
- * earlier.
- */
-export function framingProblem(request: IncomingMessage): string | null {
-  const lengths = valuesOf(request, 'content-length');
-  const encodings = valuesOf(request, 'transfer-encoding');
-  if (lengths.length > 1) return 'it has more than one Content-Length';
-  if (lengths.length > 0 && encodings.length > 0) return 'it has both Content-Length and Transfer-Encoding';
-  if (encodings.length > 1 || (encodings[0] ?? 'chunked').toLowerCase() !== 'chunked')
-    return 'its Transfer-Encoding is not chunked';
-  if (lengths[0] !== undefined && !/^\d{1,15}$/.test(lengths[0])) return 'its Content-Length is not a number';
-  return null;
 }
 
 function authority(text: string, usualPort: number | null): Target | BadRequest {
@@ -128,28 +99,4 @@ export function forwardedHeaders(request: IncomingMessage, target: Target): stri
 /** Headers for the client. One request per connection: nothing after it can be taken for another response. */
 export function returnedHeaders(response: IncomingMessage): string[] {
   return [...endToEnd(response.rawHeaders, []), 'Connection', 'close'];
-}
-
-/** Headers without those of the connection, those that it names, and those in `without` (lower case). */
-export function endToEnd(raw: readonly string[], without: Iterable<string>): string[] {
-  const dropped = new Set(without);
-  const pairs: [string, string][] = [];
-  for (let at = 0; at + 1 < raw.length; at += 2) pairs.push([raw[at] ?? '', raw[at + 1] ?? '']);
-  const named = new Set(
-    pairs
-      .filter(([name]) => name.toLowerCase() === 'connection')
-      .flatMap(([, value]) => value.split(',').map((one) => one.trim().toLowerCase()))
-      // A client must not remove the headers that delimit its message.
-      .filter((name) => name !== 'content-length' && name !== 'host'),
-  );
-  return pairs
-    .filter(([name]) => {
-      const lower = name.toLowerCase();
-      return !CONNECTION_HEADERS.has(lower) && !named.has(lower) && !dropped.has(lower);
-    })
-    .flat();
-}
-
-function valuesOf({ rawHeaders }: IncomingMessage, wanted: string): string[] {
-  return rawHeaders.filter((_, at) => at % 2 === 1 && rawHeaders[at - 1]?.toLowerCase() === wanted);
 }

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http';
-import type { EgressReason } from '../../protocol/egress.ts';
-import { formatHost } from '../../protocol/host-name.ts';
+import type { EgressReason } from '../protocol/egress.ts';
+import { formatHost } from '../protocol/host-name.ts';
 
 /** The refusal that a client in the sandbox gets. */
 export interface Refusal {
@@ -27,6 +27,7 @@ const STATUS: Record<EgressReason, number> = {
   sni_mismatch: 403,
   ech: 403,
   too_many: 503,
+  no_proxy: 503,
   placeholder: 403,
   no_secret: 401,
   limit: 429,

@@ -1,0 +1,204 @@
+import { Duplex } from 'node:stream';
+import { type JsonObject, parseUntrustedLine } from './untrusted-json.ts';
+
+/** Kind (u8) and length (u32, big endian) of what follows. */
+const HEADER_BYTES = 5;
+const BYTES = 0;
+const END = 1;
+const MESSAGE = 2;
+/** A longer message is a protocol error. */
+const MOST_MESSAGE_BYTES = 64 * 1024;
+/** As for messages. Longer writes are cut. */
+const MOST_CHUNK_BYTES = 4 * 2 ** 20;
+/** Buffered bytes on either side before the source is paused. */
+const WAITING_BYTES = 64 * 1024;
+
+/**
+ * A byte stream between two processes of ours with messages in it: JSON objects, told by the event `message` in the order in
+ * which they were sent, as values that the receiver has to check. Each direction of the bytes has an end of its own; a
+ * connection that is lost before both have ended is an error. Destroying a channel before that breaks the connection.
+ */
+export class MessageChannel extends Duplex {
+  readonly #stream: Duplex;
+  readonly #header = Buffer.alloc(HEADER_BYTES);
+  #headerBytes = 0;
+  /** Remaining bytes of the current frame, if it has bytes of the stream. */
+  #left = 0;
+  /** The current message, as far as it is here. */
+  #message: { readonly parts: Buffer[]; left: number } | null = null;
+  #inEnded = false;
+  #outEnded = false;
+  /** Bytes of the stream that arrived. */
+  #received = 0;
+
+  constructor(stream: Duplex) {
+    super({ allowHalfOpen: true, highWaterMark: WAITING_BYTES, emitClose: true });
+    this.#stream = stream;
+    stream.on('data', (chunk: Buffer) => {
+      if (!this.destroyed && !this.#take(chunk)) this.destroy(new Error('an invalid frame'));
+    });
+    stream.on('end', () => this.#lost());
+    stream.on('close', () => this.#lost());
+    stream.on('error', (error) => this.destroy(error));
+  }
+
+  /** Bytes that a reader has taken. */
+  get consumedBytes(): number {
+    return this.#received - this.readableLength;
+  }
+
+  send(message: object, done?: () => void): void {
+    if (this.destroyed || this.#stream.destroyed) return;
+    const text = Buffer.from(JSON.stringify(message));
+    this.#stream.write(Buffer.concat([header(MESSAGE, text.length), text]), done);
+  }
+
+  /** Breaks the connection after this message, or after `withinMs` if the other side does not read. */
+  breakOff(message: object, withinMs: number): void {
+    const late = setTimeout(() => this.destroy(), withinMs);
+    this.once('close', () => clearTimeout(late));
+    this.send(message, () => this.destroy());
+  }
+
+  override _read(): void {
+    this.#stream.resume();
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
+    this.#stream.cork();
+    let more = true;
+    for (let at = 0; at < chunk.length; at += MOST_CHUNK_BYTES) {
+      const piece = chunk.subarray(at, at + MOST_CHUNK_BYTES);
+      this.#stream.write(header(BYTES, piece.length));
+      more = this.#stream.write(piece);
+    }
+    this.#stream.uncork();
+    if (more) done();
+    else this.#drained(done);
+  }
+
+  override _final(done: (error?: Error | null) => void): void {
+    this.#stream.write(header(END, 0));
+    this.#outEnded = true;
+    this.#settle();
+    done();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    if (!this.#inEnded || !this.#outEnded) this.#stream.destroy();
+    done(error);
+  }
+
+  // Node's HTTP client and server take a channel for a socket.
+  setNoDelay(): this {
+    return this;
+  }
+
+  setKeepAlive(): this {
+    return this;
+  }
+
+  setTimeout(): this {
+    return this;
+  }
+
+  ref(): this {
+    return this;
+  }
+
+  unref(): this {
+    return this;
+  }
+
+  /** False for a protocol error. */
+  #take(chunk: Buffer): boolean {
+    let at = 0;
+    while (at < chunk.length) {
+      const rest = chunk.length - at;
+      if (this.#left > 0) {
+        const count = Math.min(this.#left, rest);
+        this.#left -= count;
+        this.#received += count;
+        if (!this.push(chunk.subarray(at, at + count))) this.#stream.pause();
+        at += count;
+      } else if (this.#message !== null) {
+        const count = Math.min(this.#message.left, rest);
+        this.#message.parts.push(chunk.subarray(at, at + count));
+        this.#message.left -= count;
+        at += count;
+        if (this.#message.left === 0 && !this.#read(this.#message.parts)) return false;
+      } else {
+        const count = Math.min(HEADER_BYTES - this.#headerBytes, rest);
+        chunk.copy(this.#header, this.#headerBytes, at, at + count);
+        this.#headerBytes += count;
+        at += count;
+        if (this.#headerBytes === HEADER_BYTES && !this.#begin()) return false;
+      }
+      // A message may have ended it.
+      if (this.destroyed) return true;
+    }
+    return true;
+  }
+
+  #begin(): boolean {
+    this.#headerBytes = 0;
+    const kind = this.#header.readUInt8(0);
+    const length = this.#header.readUInt32BE(1);
+    if (this.#inEnded && kind !== MESSAGE) return false;
+    switch (kind) {
+      case BYTES:
+        this.#left = length;
+        return length > 0 && length <= MOST_CHUNK_BYTES;
+      case END:
+        this.#inEnded = true;
+        this.push(null);
+        this.#settle();
+        return length === 0;
+      case MESSAGE:
+        this.#message = { parts: [], left: length };
+        return length > 0 && length <= MOST_MESSAGE_BYTES;
+      default:
+        return false;
+    }
+  }
+
+  #read(parts: readonly Buffer[]): boolean {
+    this.#message = null;
+    let message: JsonObject;
+    try {
+      message = parseUntrustedLine(Buffer.concat(parts));
+    } catch {
+      return false;
+    }
+    this.emit('message', message);
+    return true;
+  }
+
+  #drained(done: (error?: Error | null) => void): void {
+    const go = (): void => {
+      this.#stream.off('drain', go);
+      this.#stream.off('close', go);
+      done();
+    };
+    this.#stream.once('drain', go);
+    this.#stream.once('close', go);
+  }
+
+  #settle(): void {
+    if (!this.#inEnded || !this.#outEnded) return;
+    this.#stream.end();
+    this.#stream.resume();
+  }
+
+  #lost(): void {
+    if (!this.#inEnded) this.destroy(new Error('the other process is gone'));
+    else if (!this.#outEnded) this.destroy();
+  }
+}
+
+function header(kind: number, length: number): Buffer {
+  const bytes = Buffer.allocUnsafe(HEADER_BYTES);
+  bytes.writeUInt8(kind);
+  bytes.writeUInt32BE(length, 1);
+  return bytes;
+}

@@ -1,0 +1,183 @@
+import { randomBytes } from 'node:crypto';
+import { chmod, mkdir, readdir } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import type { Duplex, Readable } from 'node:stream';
+import type { Socket } from 'node:net';
+import { IN_PROXY } from '../../../egress-proxy/wire.ts';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { removeTree } from '../../store/remove-tree.ts';
+import type { EgressProxyProcess } from '../port.ts';
+import type { DockerApi } from './api.ts';
+import { proxyOptions } from './container-options.ts';
+import type { Containers, EngineTimeouts } from './containers.ts';
+import { connectToSidecarSocket } from './dial.ts';
+import { isRefusal } from './errors.ts';
+import { missingImageError } from './helper-containers.ts';
+import type { Naming } from './labels.ts';
+import type { MountStrategy } from './mount-strategy.ts';
+import { bindMount } from './mount-strategy.ts';
+import { demultiplex, readText } from './multiplexed-stream.ts';
+
+const WHAT = 'Cannot start the egress proxy';
+const SHOWN_BYTES = 2048;
+/** Prefix of the folders of sockets, beside those of sessions. */
+const FOLDER = 'egress-';
+
+export interface ProxyContainersOptions {
+  readonly home: string;
+  readonly image: string;
+  readonly api: () => Promise<DockerApi>;
+  readonly containers: Containers;
+  readonly naming: Naming;
+  readonly timeouts: EngineTimeouts;
+  readonly mountStrategy: () => Promise<MountStrategy>;
+}
+
+/**
+ * Runs the process that reads what sandboxes send, in a container that can reach nothing: no network, no capability, one
+ * mount, the folder of its socket. The process ends with its stdin, which we hold, and the engine removes the container
+ * then, so that none is left if we are killed.
+ */
+export class ProxyContainers {
+  readonly #options: ProxyContainersOptions;
+  readonly #busy = new Set<string>();
+  readonly #tokens = new Set<string>();
+
+  constructor(options: ProxyContainersOptions) {
+    this.#options = options;
+  }
+
+  /** Names of the containers in use now. */
+  get inUse(): ReadonlySet<string> {
+    return this.#busy;
+  }
+
+  /** It listens when the promise resolves. */
+  async start(): Promise<EgressProxyProcess> {
+    const { naming } = this.#options;
+    const strategy = await this.#options.mountStrategy();
+    if (!strategy.localPaths)
+      throw new HoldfastError('not_supported', WHAT, {
+        why: 'the engine does not see the files of this machine, so its container cannot be reached by a socket',
+        next: 'unset HOLDFAST_EGRESS_PROXY',
+      });
+    const token = randomBytes(6).toString('hex');
+    const name = naming.egressProxy(token);
+    this.#busy.add(name);
+    this.#tokens.add(token);
+    const leave = async (): Promise<void> => {
+      this.#busy.delete(name);
+      this.#tokens.delete(token);
+      await removeTree(this.#folder(token));
+    };
+    try {
+      return await this.#start(strategy, name, token, leave);
+    } catch (error) {
+      await leave();
+      throw error;
+    }
+  }
+
+  async #start(
+    strategy: MountStrategy,
+    name: string,
+    token: string,
+    leave: () => Promise<void>,
+  ): Promise<EgressProxyProcess> {
+    const { containers, naming, image } = this.#options;
+    const mounts = [
+      await strategy.programsMount(IN_PROXY.runtime),
+      bindMount(await this.#prepareFolder(token), IN_PROXY.control),
+    ];
+    const body = proxyOptions(image, mounts, naming.labels('helper'));
+    let id: string;
+    try {
+      id = await containers.create(WHAT, name, body);
+    } catch (error) {
+      throw isRefusal(error, 404) ? missingImageError(image, error) : error;
+    }
+    let stopping: Promise<void> | null = null;
+    const remove = (): Promise<void> => (stopping ??= containers.remove(WHAT, id).finally(leave));
+    try {
+      const { socket, exited } = await this.#attach(id);
+      // It listens, and has heard nobody yet: from now on it can create no file.
+      await chmod(this.#folder(token), 0o755);
+      return {
+        dial: () => this.#dial(token),
+        exited,
+        stop: () => {
+          socket.destroy();
+          return remove();
+        },
+      };
+    } catch (error) {
+      await remove();
+      throw error;
+    }
+  }
+
+  /** Starts the container with our end of its stdin, and waits until it listens. */
+  async #attach(id: string): Promise<{ socket: Socket; exited: Promise<string> }> {
+    const { containers, timeouts } = this.#options;
+    const api = await this.#options.api();
+    const streams = { stream: true, stdin: true, stdout: true, stderr: true };
+    const socket = await api.hijack({
+      what: WHAT,
+      method: 'POST',
+      path: `/containers/${id}/attach`,
+      ...{ query: streams, body: streams, timeoutMs: timeouts.queryMs },
+    });
+    socket.on('error', () => undefined);
+    const closed = new Promise<void>((done) => socket.once('close', () => done()));
+    const { stdout, stderr } = demultiplex(socket);
+    const complaint = readText(stderr, SHOWN_BYTES).catch(() => '');
+    const exited = closed.then(async () => (await complaint).trim() || 'its container ended');
+    const late = setTimeout(() => socket.destroy(), timeouts.operationMs);
+    try {
+      await containers.start(WHAT, id);
+      if (!(await firstByte(stdout)))
+        throw new HoldfastError('engine_error', WHAT, { why: (await exited) || 'it did not listen in time' });
+      return { socket, exited };
+    } catch (error) {
+      socket.destroy();
+      throw error;
+    } finally {
+      clearTimeout(late);
+    }
+  }
+
+  async #dial(token: string): Promise<Duplex> {
+    const socket = await connectToSidecarSocket(join(this.#folder(token), IN_PROXY.socketName));
+    if (socket !== null) return socket;
+    throw new HoldfastError('engine_unavailable', 'The egress proxy does not listen');
+  }
+
+  #folder(token: string): string {
+    return join(resolve(this.#options.home), 'run', `${FOLDER}${token}`);
+  }
+
+  /** A folder in which the process, whose uid nothing else has, can make its socket. The folder above is ours alone. */
+  async #prepareFolder(token: string): Promise<string> {
+    const folder = this.#folder(token);
+    const runs = join(folder, '..');
+    await mkdir(runs, { recursive: true, mode: 0o700 });
+    // Leftovers of a supervisor that was killed: there is one for each home.
+    for (const name of await readdir(runs)) {
+      if (name.startsWith(FOLDER) && !this.#tokens.has(name.slice(FOLDER.length)))
+        await removeTree(join(runs, name));
+    }
+    await mkdir(folder, { mode: 0o700 });
+    await chmod(folder, 0o777);
+    return folder;
+  }
+}
+
+/** False if there is none. What follows it is read and dropped. */
+function firstByte(stream: Readable): Promise<boolean> {
+  const { promise, resolve: done } = Promise.withResolvers<boolean>();
+  stream.on('data', () => done(true));
+  stream.once('end', () => done(false));
+  stream.once('error', () => done(false));
+  stream.once('close', () => done(false));
+  return promise;
+}
