@@ -145,12 +145,16 @@ const LATE = [
   'handoff/undo-handoff.ts',
   'history/format-event.ts',
   'history/format-transcript.ts',
+  'home/home-page.ts',
   'hosts/ssh-question.ts',
   'inbox/answer-permission.ts',
   'inbox/permission-labels.ts',
   'page/conversation-follower.ts',
+  'page/fill-panel.ts',
+  'page/host-state.ts',
   'page/manifest-files.ts',
   'page/session-record.ts',
+  'page/webview-link.ts',
   'policy/set-secret.ts',
   'review/change-editors.ts',
   'review/change-texts.ts',
@@ -162,6 +166,7 @@ const LATE = [
   'search/replacement.ts',
   'search/search-query.ts',
   'sessions/agent-settings.ts',
+  'sessions/create-session.ts',
   'sessions/format.ts',
   'sessions/setting-labels.ts',
   'snapshots/format.ts',
@@ -177,13 +182,14 @@ const LATE = [
  */
 async function extensionBundles() {
   const inProtocol = join(ROOT, 'protocol') + sep;
+  const inWebview = join(ROOT, 'webview') + sep;
   const inHosts = join(ROOT, 'hosts') + sep;
   const inProject = join(ROOT, 'project') + sep;
   const inHandoff = join(ROOT, 'handoff') + sep;
   const { plugin, entry } = lateModules({
     // Where the home is, is asked for at once; the file stands for itself.
     isLate: (path) =>
-      path === join(ROOT, 'webview/messages.ts') ||
+      path.startsWith(inWebview) ||
       (path.startsWith(inProtocol) && path !== join(inProtocol, 'home.ts')) ||
       path.startsWith(inProject) ||
       path.startsWith(inHandoff) ||
@@ -261,11 +267,14 @@ const usedZod = {
   },
 };
 
-/** The session page, for the browser that VS Code is. */
+/** The pages, for the browser that VS Code is: a bundle each. */
 function pageBundle() {
   return build({
     absWorkingDir: ROOT,
-    entryPoints: ['webview/session-page.tsx', 'webview/session-page.css'],
+    entryPoints: ['session-page', 'home-page'].flatMap((page) => [
+      `webview/${page}.tsx`,
+      `webview/${page}.css`,
+    ]),
     outdir: join(DIST, 'webview'),
     bundle: true,
     write: false,

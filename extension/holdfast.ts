@@ -31,6 +31,7 @@ import { HandoffCommands } from './handoff/handoff-commands.ts';
 import { InboxCommands } from './inbox/commands.ts';
 import { WaitingNotifications } from './inbox/waiting-notifications.ts';
 import { WaitingStatusItem } from './inbox/waiting-status-item.ts';
+import { HomePages } from './home/home-pages.ts';
 import { HistoryCommands } from './history/commands.ts';
 import { HistoryDocuments } from './history/history-documents.ts';
 import { SessionEvents } from './history/session-events.ts';
@@ -131,6 +132,9 @@ export class Holdfast implements Disposable {
     const pages = own.add(
       new SessionPages({ connection, sessions, unread, extension: context.extensionUri }),
     );
+    const homePages = own.add(
+      new HomePages({ connection, host, sessions, unread, example, extension: context.extensionUri }),
+    );
     const isPageVisible = (session: string): boolean => pages.isVisible(session);
     const isHere = (session: string): boolean => pages.isOpen(session) || sessionsInWindow().has(session);
     own.add(new WaitingNotifications({ connection, sessions, isPageVisible, isHere }));
@@ -138,6 +142,7 @@ export class Holdfast implements Disposable {
       new CommandRegistry(connection, new Notifications(log), {
         ...new SessionCommands({ connection, sessions, view, unread, example }).handlers,
         ...new ResumeCommands(connection, sessions, unread).handlers,
+        ...homePages.handlers,
         ...pages.handlers,
         ...own.add(new ManifestCommands(connection, sessions)).handlers,
         ...new InboxCommands(connection, host, sessions).handlers,

@@ -10,6 +10,7 @@ import { RuleOriginSchema } from '../protocol/egress.ts';
 import { OpIdSchema, SessionSchema } from '../protocol/entities.ts';
 import { SnapshotIdSchema, TurnIdSchema } from '../protocol/ids.ts';
 import { SnapshotSchema } from '../protocol/snapshots.ts';
+import type { HandlersOf, ListenersOf, MessageMap, RequestMap } from './link.ts';
 
 /**
  * What the session page and the extension say to each other. Both sides parse what they receive, and a message without
@@ -99,7 +100,7 @@ export const TO_PAGE = {
   /** Newest first. */
   snapshots: z.object({ snapshots: z.array(SnapshotSchema).max(MAX_SNAPSHOTS) }),
   pickers: z.object({ pickers: z.array(PickerSchema) }),
-} as const satisfies Record<string, z.ZodType>;
+} as const satisfies MessageMap;
 export type ToPage = typeof TO_PAGE;
 export type LiveChunk = z.infer<ToPage['changed']>['chunks'][number];
 
@@ -178,32 +179,14 @@ export const REQUESTS = {
     result: nothing,
   },
   command: { params: z.object({ command: z.enum(PAGE_COMMANDS) }), result: nothing },
-} as const satisfies Record<string, { params: z.ZodType; result: z.ZodType }>;
+} as const satisfies RequestMap;
 export type Requests = typeof REQUESTS;
 export type RequestName = keyof Requests;
-export type RequestParams<N extends RequestName> = z.output<Requests[N]['params']>;
-export type RequestResult<N extends RequestName> = z.output<Requests[N]['result']>;
-
-/** How messages are wrapped, in both directions. */
-export const EnvelopeToPageSchema = z.discriminatedUnion('kind', [
-  z.object({ kind: z.literal('message'), name: z.string(), value: z.unknown() }),
-  z.object({ kind: z.literal('result'), id: z.number().int(), value: z.unknown() }),
-  z.object({ kind: z.literal('error'), id: z.number().int(), sentence: z.string() }),
-]);
-export const EnvelopeToExtensionSchema = z.object({
-  id: z.number().int(),
-  name: z.string(),
-  params: z.unknown(),
-});
 
 /** The handlers of the extension: one for each request. */
-export type RequestHandlers = {
-  readonly [N in RequestName]: (params: RequestParams<N>) => Promise<RequestResult<N>>;
-};
+export type RequestHandlers = HandlersOf<Requests>;
 /** The handlers of the page: one for each message. */
-export type MessageHandlers = {
-  readonly [N in keyof ToPage]: (value: z.output<ToPage[N]>) => void;
-};
+export type MessageHandlers = ListenersOf<ToPage>;
 
 /** What VS Code keeps of a page, so that a reload restores it. */
 export const SavedPageSchema = z.object({

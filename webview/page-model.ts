@@ -1,9 +1,11 @@
 import type { Snapshot } from '../protocol/snapshots.ts';
-import type { Bridge } from './bridge.ts';
+import { Bridge } from './bridge.ts';
 import { Conversation } from './conversation.ts';
-import { MAX_COPY } from './messages.ts';
-import type { MessageHandlers, PageState, Picker, RequestName, Requests } from './messages.ts';
+import { MAX_COPY, REQUESTS, SavedPageSchema, TO_PAGE } from './messages.ts';
+import type { MessageHandlers, PageState, Picker, RequestName, Requests, ToPage } from './messages.ts';
 import type { z } from 'zod';
+
+type SavedPage = z.infer<typeof SavedPageSchema>;
 
 const INITIAL: PageState = {
   session: null,
@@ -15,7 +17,7 @@ const INITIAL: PageState = {
 
 /** What the page shows, and what it asks of the extension. Components draw it and call it. */
 export class PageModel {
-  readonly bridge: Bridge;
+  readonly bridge = new Bridge<Requests, ToPage>(REQUESTS, TO_PAGE);
   readonly conversation = new Conversation();
   state: PageState = INITIAL;
   snapshots: readonly Snapshot[] | null = null;
@@ -25,10 +27,32 @@ export class PageModel {
   #onChange: () => void = () => undefined;
   #isScheduled = false;
   #isReading = false;
+  readonly #session: string;
 
-  constructor(bridge: Bridge) {
-    this.bridge = bridge;
-    bridge.listen(this.#handlers);
+  /** `session`: its id. */
+  constructor(session: string) {
+    this.#session = session;
+    this.bridge.listen(this.#handlers);
+  }
+
+  /** The draft of the prompt, which survives a reload. */
+  get draft(): string {
+    return this.#saved?.draft ?? '';
+  }
+
+  set draft(draft: string) {
+    if (draft !== this.#saved?.draft) this.#save({ draft });
+  }
+
+  /**
+   * The id to send the draft with. It stays the same while the draft does, also over a reload: a prompt that is sent again
+   * because its answer was lost is the same turn.
+   */
+  opIdOf(draft: string): string {
+    const saved = this.#saved;
+    const opId = (saved?.draft === draft ? saved.opId : undefined) ?? randomId();
+    this.#save({ draft, opId });
+    return opId;
   }
 
   /** Calls `listener` at most once per frame after changes. */
@@ -102,6 +126,14 @@ export class PageModel {
     });
   }
 
+  get #saved(): SavedPage | undefined {
+    return SavedPageSchema.safeParse(this.bridge.saved).data;
+  }
+
+  #save(state: Omit<SavedPage, 'session'>): void {
+    this.bridge.save({ session: this.#session, ...state });
+  }
+
   get #handlers(): MessageHandlers {
     return {
       state: (state) => {
@@ -128,4 +160,11 @@ export class PageModel {
       },
     };
   }
+}
+
+/** Not `randomUUID`, which pages have only behind TLS or on this machine. */
+function randomId(): string {
+  return [...crypto.getRandomValues(new Uint8Array(16))]
+    .map((byte) => byte.toString(16).padStart(2, '0'))
+    .join('');
 }

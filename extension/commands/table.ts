@@ -37,6 +37,7 @@ const ALWAYS: AvailabilityByState = {
 };
 
 export const COMMANDS = {
+  'holdfast.openHome': ALWAYS,
   'holdfast.newSession': SANDBOX,
   'holdfast.openSession': RECORDS,
   'holdfast.openSessionPage': RECORDS,

@@ -22,6 +22,7 @@ export class HostFeed implements Disposable {
   readonly #owned = new DisposableStore();
   readonly #changed = this.#owned.add(new EventEmitter<readonly Session[]>());
   readonly #occurred = this.#owned.add(new EventEmitter<Occurrence>());
+  readonly #profiles = this.#owned.add(new EventEmitter<undefined>());
   /** Created with the first connection, because its class is in the second bundle. */
   #state: HostState | undefined;
   readonly #waiting = new Set<{ readonly seq: number; readonly resolve: () => void }>();
@@ -41,6 +42,9 @@ export class HostFeed implements Disposable {
   readonly onDidChangeSessions = this.#changed.event;
   /** Fires for what happens while the window is connected: turns, permissions, denied connections. */
   readonly onDidOccur = this.#occurred.event;
+
+  /** Fires when profiles were deployed or removed, and with the first report. */
+  readonly onDidChangeProfiles = this.#profiles.event;
 
   /** As last reported; undefined before the first report. */
   get sessions(): readonly Session[] | undefined {
@@ -86,6 +90,8 @@ export class HostFeed implements Disposable {
       }
     }
     if (isChanged) this.#changed.fire(state.sessions ?? []);
+    if (part.isSnapshot || part.changes.some(({ kind }) => kind === 'profile'))
+      this.#profiles.fire(undefined);
     if (!part.isComplete) return;
     for (const waiting of this.#waiting) if (part.seq >= waiting.seq) waiting.resolve();
   }

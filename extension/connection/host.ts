@@ -21,6 +21,7 @@ export class Host implements Disposable {
   readonly #owned = new DisposableStore();
   readonly #changed = this.#owned.add(new EventEmitter<readonly Session[]>());
   readonly #occurred = this.#owned.add(new EventEmitter<Occurrence>());
+  readonly #profiles = this.#owned.add(new EventEmitter<HostConnection>());
   readonly #feeds = new Map<HostConnection, HostFeed>();
 
   constructor(connection: Connection) {
@@ -46,6 +47,9 @@ export class Host implements Disposable {
   readonly onDidChangeSessions = this.#changed.event;
   /** Fires for what happens while the window is connected: turns, permissions, denied connections. */
   readonly onDidOccur = this.#occurred.event;
+
+  /** Fires with the host when profiles were deployed or removed there, and with its first report. */
+  readonly onDidChangeProfiles = this.#profiles.event;
 
   /** As last reported, of this machine first; undefined before the first report. */
   get sessions(): readonly Session[] | undefined {
@@ -87,6 +91,7 @@ export class Host implements Disposable {
     const feed = new HostFeed(host);
     this.#feeds.set(host, feed);
     feed.onDidChangeSessions(() => this.#changed.fire(this.sessions ?? []));
+    feed.onDidChangeProfiles(() => this.#profiles.fire(host));
     feed.onDidOccur((occurrence) => {
       // A host may name a session of another one.
       if (this.#connection.owns(host, occurrence.sessionId)) this.#occurred.fire(occurrence);

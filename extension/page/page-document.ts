@@ -5,15 +5,16 @@ export interface PageDocument {
   readonly style: string;
   /** Random for each document; base64. */
   readonly nonce: string;
-  /** The id of the session. */
-  readonly session: string;
+  readonly title: string;
+  /** The id of the session that the page is about; undefined for a page that is about none. */
+  readonly session?: string;
 }
 
 /**
- * The document of a session page. Its policy allows the bundle and nothing else: no other script, no request, no image,
+ * The document of a page. Its policy allows the bundle and nothing else: no other script, no request, no image,
  * no frame, whatever an agent wrote.
  */
-export function pageDocument({ source, script, style, nonce, session }: PageDocument): string {
+export function pageDocument({ source, script, style, nonce, title, session }: PageDocument): string {
   const policy = [
     "default-src 'none'",
     `script-src 'nonce-${nonce}'`,
@@ -29,10 +30,10 @@ export function pageDocument({ source, script, style, nonce, session }: PageDocu
 <meta http-equiv="Content-Security-Policy" content="${policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="stylesheet" href="${style}">
-<title>Session</title>
+<title>${title}</title>
 </head>
 <body>
-<div id="page" data-session="${session}"></div>
+<div id="page"${session === undefined ? '' : ` data-session="${session}"`}></div>
 <script nonce="${nonce}" src="${script}"></script>
 </body>
 </html>`;

@@ -4,25 +4,20 @@ import type { Disposable, WebviewPanel } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
-import {
-  EnvelopeToExtensionSchema,
-  MAX_FOUND_FILES,
-  MAX_SNAPSHOTS,
-  REQUESTS,
-} from '../../webview/messages.ts';
-import type { PageState, RequestHandlers, RequestName, ToPage } from '../../webview/messages.ts';
-import type { z } from 'zod';
+import { MAX_FOUND_FILES, MAX_SNAPSHOTS, REQUESTS } from '../../webview/messages.ts';
+import type { PageState, RequestHandlers, Requests, ToPage } from '../../webview/messages.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { Connection } from '../connection/connection.ts';
 import type { HostConnection } from '../connection/host-connection.ts';
-import type { ConnectionState } from '../connection/state.ts';
 import { workspaceUri } from '../files/location.ts';
 import { readPickers } from '../sessions/agent-settings.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import { ConversationFollower } from './conversation-follower.ts';
+import { hostState } from './host-state.ts';
 import { readManifest, readRecord } from './session-record.ts';
+import { WebviewLink } from './webview-link.ts';
 
 /** The most of a content that a page shows. */
 const MAX_CONTENT = 2 ** 20;
@@ -44,6 +39,7 @@ export interface SessionPageOptions {
 export class SessionPage implements Disposable {
   readonly #options: SessionPageOptions;
   readonly #owned = new DisposableStore();
+  readonly #link: WebviewLink<Requests, ToPage>;
   #follower: ConversationFollower | undefined;
   #input: PageState['input'] = 'prompt';
   /** The state as last sent, because a list changes for many reasons. */
@@ -52,7 +48,7 @@ export class SessionPage implements Disposable {
   constructor(options: SessionPageOptions) {
     this.#options = options;
     const { connection, sessions, panel } = options;
-    this.#owned.add(panel.webview.onDidReceiveMessage((message) => void this.#receive(message)));
+    this.#link = this.#owned.add(new WebviewLink(panel.webview, REQUESTS, this.#handlers));
     this.#owned.add(panel.onDidChangeViewState(() => this.#onVisibility()));
     this.#owned.add(sessions.onDidChange(() => this.#showState()));
     this.#owned.add(connection.onDidChange(() => this.#showState()));
@@ -98,24 +94,6 @@ export class SessionPage implements Disposable {
     this.#follower = undefined;
   }
 
-  async #receive(message: unknown): Promise<void> {
-    const envelope = EnvelopeToExtensionSchema.safeParse(message);
-    if (!envelope.success || !isRequest(envelope.data.name)) return;
-    const { id, name, params } = envelope.data;
-    try {
-      const handle = this.#handlers[name] as (params: unknown) => Promise<unknown>;
-      const value = REQUESTS[name].result.parse(await handle(REQUESTS[name].params.parse(params)));
-      await this.#options.panel.webview.postMessage({ kind: 'result', id, value });
-    } catch (error) {
-      const { sentence } = HoldfastError.from(error, 'The page could not do this');
-      await this.#options.panel.webview.postMessage({ kind: 'error', id, sentence });
-    }
-  }
-
-  #send<N extends keyof ToPage>(name: N, value: z.input<ToPage[N]>): void {
-    void this.#options.panel.webview.postMessage({ kind: 'message', name, value });
-  }
-
   /** Needs no supervisor: the follower begins with every connection, the next one included. */
   #begin(): void {
     const { connection, session } = this.#options;
@@ -126,13 +104,13 @@ export class SessionPage implements Disposable {
       connection,
       session,
       begin: (page) => {
-        this.#send('begin', page);
+        this.#link.send('begin', page);
         void this.#findInput();
         void this.#sendSnapshots();
         void this.sendPickers();
       },
       send: (batch, items, chunks) => {
-        this.#send('changed', { batch, items, chunks });
+        this.#link.send('changed', { batch, items, chunks });
         if (items.some((item) => item.type === 'mark' && SNAPSHOT_EVENTS.has(item.mark))) {
           void this.#sendSnapshots();
         }
@@ -161,7 +139,7 @@ export class SessionPage implements Disposable {
         session: this.#options.session,
         limit: MAX_SNAPSHOTS,
       });
-      this.#send('snapshots', { snapshots });
+      this.#link.send('snapshots', { snapshots });
     } catch {
       // The list stays as it was; the state of the connection says what is wrong.
     }
@@ -171,7 +149,7 @@ export class SessionPage implements Disposable {
   async sendPickers(): Promise<void> {
     try {
       const pickers = await readPickers(this.#options.connection, this.#options.session);
-      this.#send('pickers', { pickers });
+      this.#link.send('pickers', { pickers });
     } catch {
       // They stay as they were; the state of the connection says what is wrong.
     }
@@ -187,7 +165,7 @@ export class SessionPage implements Disposable {
     const text = JSON.stringify(value);
     if (text === this.#sent) return;
     this.#sent = text;
-    this.#send('state', value);
+    this.#link.send('state', value);
   }
 
   #showTitle(): void {
@@ -342,29 +320,8 @@ async function run(command: string, ...args: readonly string[]): Promise<Record<
   return {};
 }
 
-function isRequest(name: string): name is RequestName {
-  return Object.hasOwn(REQUESTS, name);
-}
-
 /** Paths as agents write them: absolute below `/workspace`, or relative to it. */
 function absolutePath(path: string): string {
   if (path === WORKSPACE || path.startsWith(`${WORKSPACE}/`)) return path;
   return `${WORKSPACE}/${path.replace(/^(?:\.?\/)+/, '')}`;
-}
-
-function hostState(state: ConnectionState): Pick<PageState, 'host' | 'why'> {
-  switch (state.kind) {
-    case 'unused':
-    case 'connecting':
-      return { host: 'connecting', why: null };
-    case 'connected':
-      return { host: 'connected', why: null };
-    case 'engineDown':
-      return {
-        host: 'engine-down',
-        why: state.engine.why === null ? null : `Docker does not answer: ${state.engine.why}.`,
-      };
-    case 'noSupervisor':
-      return { host: 'offline', why: `${state.error.sentence}.` };
-  }
 }

@@ -1,6 +1,5 @@
-import { randomBytes } from 'node:crypto';
-import { Uri, ViewColumn, window } from 'vscode';
-import type { Disposable, WebviewPanel } from 'vscode';
+import { ViewColumn, window } from 'vscode';
+import type { Disposable, Uri, WebviewPanel } from 'vscode';
 import { SavedPageSchema } from '../../webview/messages.ts';
 import type { Picker } from '../../webview/messages.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
@@ -13,7 +12,7 @@ import { pickSession } from '../sessions/pick-session.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import type { UnreadTurns } from '../sessions/unread-turns.ts';
-import { pageDocument } from './page-document.ts';
+import { fillPanel } from './fill-panel.ts';
 import { SessionPage } from './session-page.ts';
 
 const VIEW_TYPE = 'holdfast.sessionPage';
@@ -102,14 +101,6 @@ export class SessionPages implements Disposable {
 
   #fill(panel: WebviewPanel, session: string): void {
     const { connection, sessions, unread, extension } = this.#options;
-    const { webview } = panel;
-    // The only folder that a page may read.
-    const folder = Uri.joinPath(extension, 'dist', 'webview');
-    webview.options = { enableScripts: true, localResourceRoots: [folder] };
-    panel.iconPath = {
-      dark: Uri.joinPath(extension, 'extension/media/icon.dark.svg'),
-      light: Uri.joinPath(extension, 'extension/media/icon.light.svg'),
-    };
     const page = new SessionPage({
       connection,
       sessions,
@@ -124,13 +115,6 @@ export class SessionPages implements Disposable {
       page.dispose();
       if (this.#pages.get(session) === page) this.#pages.delete(session);
     });
-    const file = (name: string): string => webview.asWebviewUri(Uri.joinPath(folder, name)).toString();
-    webview.html = pageDocument({
-      source: webview.cspSource,
-      script: file('session-page.js'),
-      style: file('session-page.css'),
-      nonce: randomBytes(16).toString('base64'),
-      session,
-    });
+    fillPanel(panel, extension, { bundle: 'session-page', title: 'Session', session });
   }
 }

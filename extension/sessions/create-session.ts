@@ -17,14 +17,12 @@ interface Place {
   readonly host: HostConnection;
   /** The home of this machine. */
   readonly home: string;
-  readonly title: string;
 }
 
-type Choice =
-  | { readonly profile: string }
-  | { readonly folder: WorkspaceFolder }
-  | { readonly example: string }
-  | { readonly command: string };
+/** What a session starts from: a profile by its name, an open folder, or the folder of an example. */
+export type SessionSource =
+  { readonly profile: string } | { readonly folder: WorkspaceFolder } | { readonly example: string };
+type Choice = SessionSource | { readonly command: string };
 
 const MANAGE_TRUST = 'Manage Trust';
 
@@ -39,26 +37,34 @@ export async function createSession(
 ): Promise<Session | undefined> {
   // Kept: the window's folders may be others when the person has chosen.
   const host = connection.own;
-  const place = {
-    host,
-    home: connection.home,
-    title: onHost('New Session', host.name, connection.known.length),
-  };
-  const choice = typeof given === 'string' ? { profile: given } : await pick(place, example);
-  const profile = choice === undefined ? undefined : await profileOf(place, choice);
-  if (profile === undefined) return undefined;
-  const { session } = await host.call('session/create', { profile, opId: randomUUID() });
+  const title = onHost('New Session', host.name, connection.known.length);
+  const choice = typeof given === 'string' ? { profile: given } : await pick(host, title, example);
+  if (choice === undefined) return undefined;
+  if ('command' in choice) {
+    await commands.executeCommand(choice.command);
+    return undefined;
+  }
+  const profile = await profileOf({ host, home: connection.home }, choice);
+  return profile === undefined ? undefined : createSessionOf(connection, host, profile, randomUUID());
+}
+
+/** Creates a session of a profile. Errors: `permission_denied` for a host that names a session of another one. */
+export async function createSessionOf(
+  connection: Connection,
+  host: HostConnection,
+  profile: string,
+  opId: string,
+): Promise<Session> {
+  const { session } = await host.call('session/create', { profile, opId });
   if (!connection.owns(host, session.id))
     throw new HoldfastError('permission_denied', `${host.name} says that the session is one of another host`);
   return session;
 }
 
-async function profileOf(place: Place, choice: Choice): Promise<string | undefined> {
-  if ('profile' in choice) return choice.profile;
-  if ('folder' in choice) return deployFolder(place, choice.folder);
-  if ('example' in choice) return deploy(place, choice.example);
-  await commands.executeCommand(choice.command);
-  return undefined;
+/** Its name, once it is deployed. Undefined where the person declines. */
+export async function profileOf(place: Place, source: SessionSource): Promise<string | undefined> {
+  if ('profile' in source) return source.profile;
+  return 'folder' in source ? deployFolder(place, source.folder) : deploy(place, source.example);
 }
 
 async function deploy({ host, home }: Place, directory: string): Promise<string> {
@@ -70,7 +76,7 @@ async function deploy({ host, home }: Place, directory: string): Promise<string>
   return profile.name;
 }
 
-async function pick({ host, title }: Place, example: string): Promise<Choice | undefined> {
+async function pick(host: HostConnection, title: string, example: string): Promise<Choice | undefined> {
   const { profiles } = await host.call('profile/list', {});
   const folders = (workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === 'file');
   const items: (QuickPickItem & { choice?: Choice })[] = [

@@ -21,8 +21,11 @@ const ALLOWED = {
   ],
   // The entry is the one file that joins the command line and the daemon into one bundle.
   'cli/holdfast.ts': ['protocol', 'supervisor', 'hosts', 'cli'],
-  // The messages are the contract of the session page and the extension.
-  extension: ['protocol', 'project', 'handoff', 'hosts', 'webview/messages.ts'],
+  // The messages are the contract of the pages and the extension.
+  extension: [
+    ...['protocol', 'project', 'handoff', 'hosts'],
+    ...['webview/link.ts', 'webview/messages.ts', 'webview/home-messages.ts'],
+  ],
   webview: ['protocol'],
 };
 const AREAS = Object.keys(ALLOWED).sort((a, b) => b.length - a.length);
@@ -49,6 +52,7 @@ export const MODULES = {
     handoff: ['base', 'connection', 'commands', 'files', 'sessions'],
     policy: ['base', 'connection', 'commands', 'sessions', 'history'],
     page: ['base', 'connection', 'commands', 'files', 'sessions'],
+    home: ['base', 'connection', 'commands', 'sessions', 'page'],
     inbox: ['base', 'connection', 'commands', 'sessions'],
     search: ['base', 'connection', 'commands', 'files', 'sessions'],
     terminals: ['base', 'connection', 'commands', 'files', 'sessions'],

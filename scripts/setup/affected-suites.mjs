@@ -25,7 +25,13 @@ export const AFFECTED = {
     'test/editor/session-page/session-page.test.ts',
     'test/e2e/session-page.test.ts',
   ],
-  'webview/': ['test/editor/session-page/session-page.test.ts', 'test/e2e/session-page.test.ts'],
+  'extension/home/': ['test/processes/extension', 'test/e2e/home-page.test.ts'],
+  'webview/home': ['test/editor/home-page/home-page.test.ts', 'test/e2e/home-page.test.ts'],
+  'webview/': [
+    'test/editor/session-page/session-page.test.ts',
+    'test/editor/home-page/home-page.test.ts',
+    'test/e2e/session-page.test.ts',
+  ],
   'extension/handoff/': ['test/processes/extension', 'test/e2e/review.test.ts'],
   'extension/review/': ['test/processes/extension', 'test/e2e/review.test.ts'],
   'extension/search/': [

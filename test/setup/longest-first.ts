@@ -40,6 +40,8 @@ export const LONG_FILES: Readonly<Record<string, number>> = {
   'test/editor/session-page/session-page.test.ts': 75,
   'test/e2e/session-page.test.ts': 75,
   'test/editor/documents.test.ts': 80,
+  'test/editor/home-page/home-page.test.ts': 40,
+  'test/e2e/home-page.test.ts': 40,
   'test/editor/hosts.test.ts': 40,
   'test/e2e/sessions-view.test.ts': 75,
   'test/e2e/session-window.test.ts': 70,

@@ -15,7 +15,7 @@ interface Edited {
 
 /** Where a person writes to the agent. Prompts that wait are above it and can be edited and taken back. */
 export function PromptBox({ model }: { readonly model: PageModel }) {
-  const [text, setText] = useState(() => model.bridge.draft);
+  const [text, setText] = useState(() => model.draft);
   const [isSending, setSending] = useState(false);
   const [edited, setEdited] = useState<Edited | null>(null);
   const [caret, setCaret] = useState(0);
@@ -29,7 +29,7 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
   const isPossible = session !== null && !isDeleted && host === 'connected';
 
   useEffect(() => {
-    model.bridge.draft = edited === null ? text : edited.own;
+    model.draft = edited === null ? text : edited.own;
   }, [model, text, edited]);
   useLayoutEffect(() => {
     const element = box.current;
@@ -54,7 +54,7 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
     if (text.trim() === '' || !isPossible || isSending) return;
     setSending(true);
     if (edited !== null) await save(edited);
-    else if (await model.ask('prompt', { text, opId: model.bridge.opIdOf(text) })) {
+    else if (await model.ask('prompt', { text, opId: model.opIdOf(text) })) {
       setText('');
       setBack(0);
     }

@@ -4,8 +4,12 @@ import { chromium } from 'playwright-core';
 import type { Browser, Page } from 'playwright-core';
 import { z } from 'zod';
 import { pageDocument } from '../../../extension/page/page-document.ts';
-import { EnvelopeToExtensionSchema, REQUESTS, TO_PAGE } from '../../../webview/messages.ts';
-import type { RequestName, ToPage } from '../../../webview/messages.ts';
+import { HOME_REQUESTS, TO_HOME } from '../../../webview/home-messages.ts';
+import type { HomeRequests, ToHome } from '../../../webview/home-messages.ts';
+import { EnvelopeToExtensionSchema } from '../../../webview/link.ts';
+import type { MessageMap, NameOf, RequestMap } from '../../../webview/link.ts';
+import { REQUESTS, TO_PAGE } from '../../../webview/messages.ts';
+import type { Requests, ToPage } from '../../../webview/messages.ts';
 import axe from 'axe-core';
 import { THEMES } from './themes.ts';
 import type { Theme } from './themes.ts';
@@ -28,34 +32,62 @@ const FaultsSchema = z.object({
   ),
 });
 
-type Answers = Readonly<Partial<Record<RequestName, (params: unknown) => unknown>>>;
+type Answers<R extends RequestMap> = Readonly<Partial<Record<NameOf<R>, (params: unknown) => unknown>>>;
 
-/** The bundle of the session page in a browser, with this test in the place of the extension. */
-export class PageHarness {
+/** A page: its bundle in `dist/webview`, and what it says and hears. */
+interface Kind<R extends RequestMap, M extends MessageMap> {
+  readonly bundle: string;
+  readonly session?: string;
+  readonly requests: R;
+  readonly messages: M;
+}
+
+interface Options<R extends RequestMap> {
+  readonly chromium: string;
+  readonly theme?: Theme;
+  readonly width?: number;
+  readonly height?: number;
+  readonly reducedMotion?: boolean;
+  readonly answers?: Answers<R>;
+}
+
+/** The bundle of a page in a browser, with this test in the place of the extension. */
+export class PageHarness<R extends RequestMap = Requests, M extends MessageMap = ToPage> {
   readonly page: Page;
   /** What the page asked for, in order. */
   readonly requests: { readonly name: string; readonly params: unknown }[] = [];
   /** What the policy refused, addresses outside of the bundle, and errors of scripts. */
   readonly violations: string[] = [];
   readonly #browser: Browser;
-  readonly #answers: Answers;
+  readonly #kind: Kind<R, M>;
+  readonly #answers: Answers<R>;
   #onReady: () => void = () => undefined;
 
-  private constructor(browser: Browser, page: Page, answers: Answers) {
+  private constructor(browser: Browser, page: Page, kind: Kind<R, M>, answers: Answers<R>) {
     this.#browser = browser;
     this.page = page;
+    this.#kind = kind;
     this.#answers = answers;
   }
 
-  /** Requests without an answer get an empty result. An answer that throws is an error. */
-  static async open(options: {
-    readonly chromium: string;
-    readonly theme?: Theme;
-    readonly width?: number;
-    readonly height?: number;
-    readonly reducedMotion?: boolean;
-    readonly answers?: Answers;
-  }): Promise<PageHarness> {
+  /** The session page. Requests without an answer get an empty result. An answer that throws is an error. */
+  static open(options: Options<Requests>): Promise<PageHarness> {
+    const session = 'ses-aaaaaaaaaaaaaaaa';
+    return PageHarness.#open(
+      { bundle: 'session-page', session, requests: REQUESTS, messages: TO_PAGE },
+      options,
+    );
+  }
+
+  /** The home page. */
+  static openHome(options: Options<HomeRequests>): Promise<PageHarness<HomeRequests, ToHome>> {
+    return PageHarness.#open({ bundle: 'home-page', requests: HOME_REQUESTS, messages: TO_HOME }, options);
+  }
+
+  static async #open<R extends RequestMap, M extends MessageMap>(
+    kind: Kind<R, M>,
+    options: Options<R>,
+  ): Promise<PageHarness<R, M>> {
     const { theme = 'dark', width = 900, height = 900 } = options;
     const browser = await chromium.launch({
       executablePath: options.chromium,
@@ -67,7 +99,7 @@ export class PageHarness {
       reducedMotion: options.reducedMotion === true ? 'reduce' : 'no-preference',
     });
     const page = await context.newPage();
-    const harness = new PageHarness(browser, page, options.answers ?? {});
+    const harness = new PageHarness<R, M>(browser, page, kind, (options.answers ?? {}) as Answers<R>);
     page.on('pageerror', (error) => harness.violations.push(`error: ${error.message}`));
     await page.route('**/*', async (route) => {
       const url = new URL(route.request().url());
@@ -96,8 +128,8 @@ export class PageHarness {
   }
 
   /** Sends a message as the extension does. */
-  async send<N extends keyof ToPage>(name: N, value: z.input<ToPage[N]>): Promise<void> {
-    TO_PAGE[name].parse(value);
+  async send<N extends NameOf<M>>(name: N, value: z.input<M[N]>): Promise<void> {
+    this.#kind.messages[name]?.parse(value);
     await this.#post({ kind: 'message', name, value });
   }
 
@@ -133,23 +165,26 @@ export class PageHarness {
   }
 
   #document(): string {
+    const { bundle, session } = this.#kind;
     return pageDocument({
       source: ORIGIN,
-      script: `${ORIGIN}/session-page.js`,
-      style: `${ORIGIN}/session-page.css`,
+      script: `${ORIGIN}/${bundle}.js`,
+      style: `${ORIGIN}/${bundle}.css`,
       nonce: 'dGVzdA==',
-      session: 'ses-aaaaaaaaaaaaaaaa',
+      title: 'Page',
+      ...(session === undefined ? {} : { session }),
     });
   }
 
   async #receive(message: unknown): Promise<void> {
     const { id, name, params } = EnvelopeToExtensionSchema.parse(message);
-    if (!Object.hasOwn(REQUESTS, name)) throw new Error(`The page asked for ${name}`);
-    const parsed = REQUESTS[name as RequestName].params.parse(params);
+    const shape = this.#kind.requests[name];
+    if (shape === undefined) throw new Error(`The page asked for ${name}`);
+    const parsed = shape.params.parse(params);
     this.requests.push({ name, params: parsed });
     if (name === 'ready') this.#onReady();
     try {
-      const value = this.#answers[name as RequestName]?.(parsed) ?? {};
+      const value = this.#answers[name as NameOf<R>]?.(parsed) ?? {};
       await this.#post({ kind: 'result', id, value });
     } catch (error) {
       await this.#post({ kind: 'error', id, sentence: (error as Error).message });

@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 
 const DIST = join(import.meta.dirname, '../../../dist');
-/** A tenth of it is the parser of YAML, with which a deploy checks the profile itself; another one hands changes to git. */
-const MOST_BYTES = 840 * 1024;
+/** A tenth of it is the parser of YAML, with which a deploy checks the profile itself; another one hands changes to git. The home page is 10 KB. */
+const MOST_BYTES = 860 * 1024;
 const MOST_AT_ONCE = 200 * 1024;
 
 test('the bundles of the extension are small', () => {

@@ -1,0 +1,46 @@
+import type { ConversationItem } from '../../protocol/conversation.ts';
+import { MAX_WORDS } from '../../webview/home-messages.ts';
+import type { LastWords } from '../../webview/home-messages.ts';
+
+const MAX_QUESTION = 300;
+
+/** What the end of a conversation says. `items`: oldest first. */
+export function lastWords(items: readonly ConversationItem[]): LastWords {
+  const begin = items.findLastIndex(({ type }) => type === 'prompt');
+  // Without its prompt all of the page belongs to the last turn.
+  const turn = items.slice(begin + 1);
+  const asked = turn.filter((item) => item.type === 'permission').findLast(({ by }) => by === null);
+  const end = turn.findLast((item) => item.type === 'end');
+  const changed = turn.findLast((item) => item.type === 'mark' && item.mark === 'snapshot');
+  const said = turn.map(wordsOf).findLast((words) => words !== null);
+  return {
+    words: said === undefined ? null : tail(said),
+    asks: asked?.title.slice(0, MAX_QUESTION) ?? null,
+    isFailure: end !== undefined && end.status !== 'succeeded' && end.status !== 'cancelled',
+    // The snapshot before the turn stands after its prompt as well; it says what the turn before changed.
+    changedFiles: changed === undefined || changed.reason === 'before-turn' ? null : changed.changedFiles,
+  };
+}
+
+function wordsOf(item: ConversationItem): string | null {
+  switch (item.type) {
+    case 'message':
+      return item.role === 'thought' ? null : filled(item.text);
+    case 'end':
+      return item.error === null ? (item.text === 'null' ? null : filled(item.text)) : item.error.message;
+    default:
+      return null;
+  }
+}
+
+function filled(text: string | null): string | null {
+  const trimmed = text?.trim() ?? '';
+  return trimmed === '' ? null : trimmed;
+}
+
+/** The end of a long text, from the beginning of a word. */
+function tail(text: string): string {
+  if (text.length <= MAX_WORDS) return text;
+  const end = text.slice(-MAX_WORDS);
+  return `…${end.slice(end.search(/\s/) + 1)}`;
+}

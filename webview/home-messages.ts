@@ -1,0 +1,148 @@
+import { z } from 'zod';
+import { SessionIdSchema } from '../protocol/ids.ts';
+import type { HandlersOf, ListenersOf, MessageMap, RequestMap } from './link.ts';
+
+/**
+ * What the home page and the extension say to each other. Both sides parse what they receive, and a message without a
+ * handler does not compile.
+ */
+
+/** Sessions that the page knows: those that need a person first, then the latest. The Sessions view has all of them. */
+export const MAX_HOME_SESSIONS = 200;
+/** Profiles and folders that the form offers. */
+export const MAX_STARTS = 200;
+/** The most that a person writes at once, in characters. */
+export const MAX_FIRST_PROMPT = 256 * 1024;
+/** Characters of what an agent said last. */
+export const MAX_WORDS = 300;
+
+const nothing = z.object({});
+const count = z.number().int().nonnegative();
+/** Names and sentences, which an agent or another machine may have written. */
+const line = z.string().max(2000);
+
+/** What a session needs, the most urgent first. */
+export const NEEDS = ['waiting', 'running', 'paused', 'earlier'] as const;
+export type Need = (typeof NEEDS)[number];
+
+export const HomeSessionSchema = z.object({
+  id: SessionIdSchema,
+  title: line,
+  profile: line,
+  /** As `HomeHostSchema.name`. */
+  host: line,
+  need: z.enum(NEEDS),
+  /** Why it waits for a person: its agent asks, or a turn has ended that nobody has looked at. Null: it does not wait. */
+  reason: z.enum(['asks', 'ended']).nullable(),
+  status: line,
+  /** The beginning of the latest prompt. */
+  prompt: line.nullable(),
+  /** Of the workspace. */
+  bytes: count.nullable(),
+  lastActiveAt: z.string(),
+  /** Rises with every event of the session. */
+  seq: count,
+});
+export type HomeSession = z.infer<typeof HomeSessionSchema>;
+
+export const HomeHostSchema = z.object({
+  name: line,
+  title: line,
+  state: z.enum(['connected', 'connecting', 'engine-down', 'offline']),
+  /** What is wrong, for a state other than `connected`. */
+  why: line.nullable(),
+});
+export type HomeHost = z.infer<typeof HomeHostSchema>;
+
+/** What a session starts from. `uri`: of a folder of the window. */
+export const StartSchema = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('profile'), host: line, name: line }),
+  z.object({ kind: z.literal('folder'), uri: line }),
+  z.object({ kind: z.literal('example') }),
+]);
+export type Start = z.infer<typeof StartSchema>;
+
+export const HomeStateSchema = z.object({
+  /** The host of the window, to which the form's folders and the example go, then the others. */
+  hosts: z.array(HomeHostSchema).max(100),
+  /** False before the sessions are known. */
+  isListed: z.boolean(),
+  /** `input`: a handler takes JSON. */
+  profiles: z.array(z.object({ host: line, name: line, input: z.enum(['prompt', 'json']) })).max(MAX_STARTS),
+  folders: z.array(z.object({ uri: line, name: line })).max(MAX_STARTS),
+  /** Whether the engine has Holdfast's images; null where that was not asked. */
+  images: z.enum(['checking', 'there', 'missing']).nullable(),
+  /** How many secrets there are; null where that was not asked. */
+  secrets: count.nullable(),
+});
+export type HomeState = z.infer<typeof HomeStateSchema>;
+
+/** extension → page. */
+export const TO_HOME = {
+  state: HomeStateSchema,
+  sessions: z.object({
+    /** These replace all that the page knows. */
+    isSnapshot: z.boolean(),
+    changed: z.array(HomeSessionSchema).max(MAX_HOME_SESSIONS),
+    removed: z.array(SessionIdSchema),
+    /** Further sessions, which the page does not get. */
+    left: count,
+  }),
+} as const satisfies MessageMap;
+export type ToHome = typeof TO_HOME;
+
+/** Commands that the page offers; their names are `holdfast.…`. */
+export const HOME_COMMANDS = ['checkEngine', 'buildImages', 'setSecret', 'showLog'] as const;
+export type HomeCommand = (typeof HOME_COMMANDS)[number];
+/** Commands on a session. */
+export const SESSION_COMMANDS = [
+  'openSessionPage',
+  'openWorkspace',
+  'answerPermission',
+  'reviewChanges',
+  'cancelTurn',
+  'resumeSession',
+] as const;
+export type SessionCommand = (typeof SESSION_COMMANDS)[number];
+
+/** page → extension. */
+export const HOME_REQUESTS = {
+  /** The page can receive. */
+  ready: { params: nothing, result: nothing },
+  /** What the agent said last, and what it asks. */
+  words: {
+    params: z.object({ session: SessionIdSchema }),
+    result: z.object({
+      words: z
+        .string()
+        .max(MAX_WORDS + 1)
+        .nullable(),
+      asks: line.nullable(),
+      /** The last turn ended in another way than it should. */
+      isFailure: z.boolean(),
+      /** Files that changed since the last prompt, where a snapshot says so. */
+      changedFiles: count.nullable(),
+    }),
+  },
+  /** Creates a session and gives it its first prompt. `session`: null where the person declined a question on the way. */
+  start: {
+    params: z.object({ from: StartSchema, prompt: z.string().min(1).max(MAX_FIRST_PROMPT) }),
+    result: z.object({ session: SessionIdSchema.nullable() }),
+  },
+  /** `host`: as `HomeHostSchema.name`. */
+  connectHost: { params: z.object({ host: line }), result: nothing },
+  openFolder: { params: nothing, result: nothing },
+  command: { params: z.object({ command: z.enum(HOME_COMMANDS) }), result: nothing },
+  sessionCommand: {
+    params: z.object({ command: z.enum(SESSION_COMMANDS), session: SessionIdSchema }),
+    result: nothing,
+  },
+} as const satisfies RequestMap;
+export type HomeRequests = typeof HOME_REQUESTS;
+
+export type LastWords = z.infer<HomeRequests['words']['result']>;
+export type HomeHandlers = HandlersOf<HomeRequests>;
+export type HomeListeners = ListenersOf<ToHome>;
+
+/** What VS Code keeps of the page, so that a reload restores it. */
+export const SavedHomeSchema = z.object({ draft: z.string().max(MAX_FIRST_PROMPT).default('') });

@@ -1,0 +1,165 @@
+import type { z } from 'zod';
+import { Bridge } from '../bridge.ts';
+import { HOME_REQUESTS, SavedHomeSchema, TO_HOME } from '../home-messages.ts';
+import type {
+  HomeListeners,
+  HomeRequests,
+  HomeSession,
+  HomeState,
+  LastWords,
+  Need,
+  ToHome,
+} from '../home-messages.ts';
+import type { NameOf } from '../link.ts';
+
+/** Conversations that are read at a time. */
+const MAX_READS = 4;
+
+interface Words {
+  /** The `seq` of the session that they belong to. */
+  readonly seq: number;
+  /** Null until they are read. */
+  readonly value: LastWords | null;
+}
+
+/** What the home page shows, and what it asks of the extension. Components draw it and call it. */
+export class HomeModel {
+  readonly #bridge = new Bridge<HomeRequests, ToHome>(HOME_REQUESTS, TO_HOME);
+  /** Null before the extension has said anything. */
+  state: HomeState | null = null;
+  /** By id. */
+  readonly #sessions = new Map<string, HomeSession>();
+  /** Sessions that the page does not know. */
+  left = 0;
+  /** The last request that failed; null once it is dismissed. */
+  failure: string | null = null;
+  /** The session that was started here last. */
+  started: string | null = null;
+  readonly #words = new Map<string, Words>();
+  readonly #wanted = new Set<string>();
+  #reads = 0;
+  #onChange: () => void = () => undefined;
+  #isScheduled = false;
+
+  constructor() {
+    this.#bridge.listen(this.#listeners);
+  }
+
+  /** Calls `listener` at most once per frame after changes. */
+  onChange(listener: () => void): void {
+    this.#onChange = listener;
+  }
+
+  start(): void {
+    void this.ask('ready', {});
+  }
+
+  /** Of one need, the latest first. */
+  sessionsOf(need: Need): HomeSession[] {
+    return [...this.#sessions.values()]
+      .filter((session) => session.need === need)
+      .sort((a, b) => (a.lastActiveAt < b.lastActiveAt ? 1 : a.lastActiveAt > b.lastActiveAt ? -1 : 0));
+  }
+
+  get count(): number {
+    return this.#sessions.size;
+  }
+
+  /** As last read; undefined where that has not happened. */
+  wordsOf({ id }: HomeSession): LastWords | undefined {
+    return this.#words.get(id)?.value ?? undefined;
+  }
+
+  /** For a session that is on the screen: reads its last words, if they may have changed. */
+  wantWords({ id, seq }: HomeSession): void {
+    if (this.#words.get(id)?.seq === seq) return;
+    this.#wanted.add(id);
+    this.#readNext();
+  }
+
+  /** Sends a request and shows its error, if it fails. Resolves with whether it succeeded. */
+  async ask<N extends NameOf<HomeRequests>>(
+    name: N,
+    params: z.input<HomeRequests[N]['params']>,
+  ): Promise<z.output<HomeRequests[N]['result']> | undefined> {
+    try {
+      return await this.#bridge.request(name, params);
+    } catch (error) {
+      this.fail(error);
+      return undefined;
+    }
+  }
+
+  fail(error: unknown): void {
+    this.failure = error instanceof Error ? error.message : String(error);
+    this.changed();
+  }
+
+  dismiss(): void {
+    this.failure = null;
+    this.changed();
+  }
+
+  changed(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    requestAnimationFrame(() => {
+      this.#isScheduled = false;
+      this.#onChange();
+    });
+  }
+
+  /** The draft of the first prompt, which survives a reload. */
+  get draft(): string {
+    return SavedHomeSchema.safeParse(this.#bridge.saved).data?.draft ?? '';
+  }
+
+  set draft(draft: string) {
+    this.#bridge.save({ draft });
+  }
+
+  #readNext(): void {
+    for (const id of this.#wanted) {
+      if (this.#reads >= MAX_READS) return;
+      this.#wanted.delete(id);
+      const session = this.#sessions.get(id);
+      if (session !== undefined) void this.#readWords(session);
+    }
+  }
+
+  async #readWords({ id, seq }: HomeSession): Promise<void> {
+    const before = this.#words.get(id)?.value ?? null;
+    this.#words.set(id, { seq, value: before });
+    this.#reads += 1;
+    try {
+      const value = await this.#bridge.request('words', { session: id });
+      // A later read may have been faster.
+      if (this.#words.get(id)?.seq === seq) this.#words.set(id, { seq, value });
+      this.changed();
+    } catch {
+      // The card stays without them; the state of the host says what is wrong.
+    } finally {
+      this.#reads -= 1;
+      this.#readNext();
+    }
+  }
+
+  get #listeners(): HomeListeners {
+    return {
+      state: (state) => {
+        this.state = state;
+        this.changed();
+      },
+      sessions: ({ isSnapshot, changed, removed, left }) => {
+        if (isSnapshot) this.#sessions.clear();
+        for (const id of removed) {
+          this.#sessions.delete(id);
+          this.#words.delete(id);
+        }
+        for (const session of changed) this.#sessions.set(session.id, session);
+        this.left = left;
+        this.changed();
+      },
+    };
+  }
+}
