@@ -154,6 +154,8 @@ const LATE = [
   'page/host-state.ts',
   'page/manifest-files.ts',
   'page/session-record.ts',
+  'page/turn-lines.ts',
+  'page/turn-snapshots.ts',
   'page/webview-link.ts',
   'policy/set-secret.ts',
   'review/change-editors.ts',

@@ -1,5 +1,5 @@
 import { EnvelopeToPageSchema } from './link.ts';
-import type { ListenersOf, MessageMap, NameOf, RequestMap } from './link.ts';
+import type { ListenersOf, MessageMap, NameOf, RequestMap, RequestResult } from './link.ts';
 import type { z } from 'zod';
 
 /** What VS Code gives to a webview. */
@@ -35,17 +35,14 @@ export class Bridge<R extends RequestMap, M extends MessageMap> {
   }
 
   /** Fails with a sentence that says what was not done, why, and what to do. */
-  async request<N extends NameOf<R>>(
-    name: N,
-    params: z.input<R[N]['params']>,
-  ): Promise<z.output<R[N]['result']>> {
+  async request<N extends NameOf<R>>(name: N, params: z.input<R[N]['params']>): Promise<RequestResult<R, N>> {
     const id = this.#next++;
     const answer = await new Promise<{ value: unknown } | { sentence: string }>((resolve) => {
       this.#pending.set(id, resolve);
       this.#host.postMessage({ id, name, params });
     });
     if ('sentence' in answer) throw new Error(answer.sentence);
-    return this.#requests[name]?.result.parse(answer.value) as z.output<R[N]['result']>;
+    return this.#requests[name]?.result.parse(answer.value) as RequestResult<R, N>;
   }
 
   /** What VS Code keeps of the page, so that a reload restores it. */

@@ -17,6 +17,8 @@ export type ListenersOf<M extends MessageMap> = {
   readonly [N in keyof M]: (value: z.output<M[N]>) => void;
 };
 
+export type RequestResult<R extends RequestMap, N extends NameOf<R>> = z.output<R[N]['result']>;
+
 export const EnvelopeToPageSchema = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('message'), name: z.string(), value: z.unknown() }),
   z.object({ kind: z.literal('result'), id: z.number().int(), value: z.unknown() }),

@@ -167,6 +167,16 @@ export const REQUESTS = {
   record: { params: nothing, result: SessionRecordSchema },
   /** Puts a manifest of the session as it is now on the clipboard, signed. */
   copyManifest: { params: nothing, result: nothing },
+  /**
+   * What a turn changed on disk. `lines` is null where that is not known; `added` and `removed` are null where the
+   * changes are too large to count.
+   */
+  turnLines: {
+    params: z.object({ turnId: TurnIdSchema }),
+    result: z.object({
+      lines: z.object({ files: count, added: count.nullable(), removed: count.nullable() }).nullable(),
+    }),
+  },
   changesOfTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
   restoreBeforeTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
   forkBeforeTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },

@@ -1,11 +1,13 @@
 import type { Snapshot } from '../protocol/snapshots.ts';
 import { Bridge } from './bridge.ts';
 import { Conversation } from './conversation.ts';
+import type { RequestResult } from './link.ts';
 import { MAX_COPY, REQUESTS, SavedPageSchema, TO_PAGE } from './messages.ts';
 import type { MessageHandlers, PageState, Picker, RequestName, Requests, ToPage } from './messages.ts';
 import type { z } from 'zod';
 
 type SavedPage = z.infer<typeof SavedPageSchema>;
+export type TurnLines = NonNullable<RequestResult<Requests, 'turnLines'>['lines']>;
 
 const INITIAL: PageState = {
   session: null,
@@ -22,6 +24,8 @@ export class PageModel {
   state: PageState = INITIAL;
   snapshots: readonly Snapshot[] | null = null;
   pickers: readonly Picker[] = [];
+  /** What turns changed on disk, by id. */
+  readonly #lines = new Map<string, TurnLines>();
   /** The last request that failed; null once it is dismissed. */
   failure: string | null = null;
   #onChange: () => void = () => undefined;
@@ -78,6 +82,20 @@ export class PageModel {
   /** Puts text on the clipboard. Resolves with whether it is there. */
   async copy(text: string): Promise<boolean> {
     return this.ask('copy', { text: text.slice(0, MAX_COPY) });
+  }
+
+  /** What a turn changed on disk; null where nobody knows. Asks once, or until that is known. */
+  async linesOf(turnId: string): Promise<TurnLines | null> {
+    const known = this.#lines.get(turnId);
+    if (known !== undefined) return known;
+    try {
+      const { lines } = await this.bridge.request('turnLines', { turnId });
+      if (lines !== null) this.#lines.set(turnId, lines);
+      return lines;
+    } catch {
+      // There is no snapshot before the turn. *See Changes* says so.
+      return null;
+    }
   }
 
   fail(error: unknown): void {

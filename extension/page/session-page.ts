@@ -2,9 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { commands, env, Uri, window } from 'vscode';
 import type { Disposable, WebviewPanel } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
-import { HoldfastError } from '../../protocol/errors.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import { MAX_FOUND_FILES, MAX_SNAPSHOTS, REQUESTS } from '../../webview/messages.ts';
+import type { RequestResult } from '../../webview/link.ts';
 import type { PageState, RequestHandlers, Requests, ToPage } from '../../webview/messages.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { sanitize } from '../base/sanitize.ts';
@@ -17,6 +17,9 @@ import { sessionTitle } from '../sessions/listing.ts';
 import { ConversationFollower } from './conversation-follower.ts';
 import { hostState } from './host-state.ts';
 import { readManifest, readRecord } from './session-record.ts';
+import { turnLines } from './turn-lines.ts';
+import { snapshotsOfTurn } from './turn-snapshots.ts';
+import type { TurnSnapshots } from './turn-snapshots.ts';
 import { WebviewLink } from './webview-link.ts';
 
 /** The most of a content that a page shows. */
@@ -42,6 +45,7 @@ export class SessionPage implements Disposable {
   readonly #link: WebviewLink<Requests, ToPage>;
   #follower: ConversationFollower | undefined;
   #input: PageState['input'] = 'prompt';
+  #counting: Promise<unknown> = Promise.resolve();
   /** The state as last sent, because a list changes for many reasons. */
   #sent = '';
 
@@ -271,6 +275,7 @@ export class SessionPage implements Disposable {
       await env.clipboard.writeText(JSON.stringify(envelope));
       return {};
     },
+    turnLines: ({ turnId }) => this.#linesOf(turnId),
     changesOfTurn: async ({ turnId }) => {
       const { before, after } = await this.#snapshotsOf(turnId);
       return this.#run('compareSnapshots', before, after ?? 'now');
@@ -290,28 +295,27 @@ export class SessionPage implements Disposable {
       command === 'connect' || command === 'checkEngine' ? run(`holdfast.${command}`) : this.#run(command),
   };
 
+  #snapshotsOf(turnId: string): Promise<TurnSnapshots> {
+    return snapshotsOfTurn(this.#options.connection, this.#options.session, turnId);
+  }
+
+  /** One turn at a time: a page may show many of them. */
+  #linesOf(turnId: string): Promise<RequestResult<Requests, 'turnLines'>> {
+    const next = this.#counting.then(async () => {
+      const { status, runningTurn } = this.session ?? {};
+      // A look at the files starts no sandbox, and says nothing about a turn while the next one works.
+      const isAlone = runningTurn === null || runningTurn === turnId;
+      const mayScan = (status === 'active' || status === 'idle') && isAlone;
+      const { connection, session } = this.#options;
+      return { lines: await turnLines(connection, session, turnId, mayScan) };
+    });
+    this.#counting = next.catch(() => undefined);
+    return next;
+  }
+
   /** Runs a command on this session. The command reports its own errors. */
   #run(command: string, ...args: readonly string[]): Promise<Record<string, never>> {
     return run(`holdfast.${command}`, this.#options.session, ...args);
-  }
-
-  /** The files before a turn, and after it: those before the next turn; `after` is null for the last one. */
-  async #snapshotsOf(turnId: string): Promise<{ before: string; after: string | null }> {
-    const { turns } = await this.#options.connection.call('turn/list', {
-      session: this.#options.session,
-      limit: 1000,
-    });
-    const ordered = [...turns].sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
-    const index = ordered.findIndex((turn) => turn.turnId === turnId);
-    const before = ordered[index]?.snapshot?.snapshotId ?? null;
-    if (before === null) {
-      throw new HoldfastError('not_found', 'There is no snapshot of the files before this turn', {
-        why: 'none was created, or the turn is too old',
-        next: 'choose a snapshot in the tab Snapshots',
-      });
-    }
-    const later = ordered.slice(index + 1).find(({ snapshot }) => snapshot !== null);
-    return { before, after: later?.snapshot?.snapshotId ?? null };
   }
 }
 

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { formatCount, formatDuration, formatNumber, plain } from '../format.ts';
-import type { PageModel } from '../page-model.ts';
+import type { PageModel, TurnLines } from '../page-model.ts';
 import type { Row } from '../timeline.ts';
 import { planEntries } from '../tool-details.ts';
 import { Code } from './code.tsx';
@@ -194,6 +195,7 @@ export function TurnEnd({ model, row }: { model: PageModel; row: Extract<Row, { 
       <footer class={`end ${status}`}>
         <span class="how">
           <Icon name={icon} /> {[word, ...facts].join(' · ')}
+          {turnId !== null && <Lines model={model} turnId={turnId} />}
         </span>
         {turnId !== null && (
           <span class="actions">
@@ -211,6 +213,31 @@ export function TurnEnd({ model, row }: { model: PageModel; row: Extract<Row, { 
       </footer>
     </>
   );
+}
+
+/** What the turn changed on disk, once somebody looks at its end. */
+function Lines({ model, turnId }: { readonly model: PageModel; readonly turnId: string }) {
+  const place = useRef<HTMLSpanElement>(null);
+  // The row is drawn again only when its item changes.
+  const [lines, setLines] = useState<TurnLines | null>(null);
+  useEffect(() => {
+    const element = place.current;
+    if (element === null) return undefined;
+    const observer = new IntersectionObserver(([entry]) => {
+      if (entry?.isIntersecting === true) void model.linesOf(turnId).then(setLines);
+    });
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, [model, turnId]);
+  return <span ref={place}>{lines === null ? '' : ` · ${formatLines(lines)}`}</span>;
+}
+
+/** `3 files +12 −4`. */
+function formatLines({ files, added, removed }: TurnLines): string {
+  const count = formatCount(files, 'file');
+  return added === null || removed === null || added + removed === 0
+    ? count
+    : `${count} +${formatNumber(added)} −${formatNumber(removed)}`;
 }
 
 function pretty(json: string): string {

@@ -1,7 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
-import type { Browser, Page } from 'playwright-core';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { afterAll } from 'vitest';
 import { z } from 'zod';
 import { pageDocument } from '../../../extension/page/page-document.ts';
 import { HOME_REQUESTS, TO_HOME } from '../../../webview/home-messages.ts';
@@ -51,6 +52,12 @@ interface Options<R extends RequestMap> {
   readonly answers?: Answers<R>;
 }
 
+/** One for the tests of a file; each page has a context of its own. */
+let browser: Promise<Browser> | undefined;
+afterAll(async () => {
+  await (await browser)?.close();
+});
+
 /** The bundle of a page in a browser, with this test in the place of the extension. */
 export class PageHarness<R extends RequestMap = Requests, M extends MessageMap = ToPage> {
   readonly page: Page;
@@ -58,13 +65,13 @@ export class PageHarness<R extends RequestMap = Requests, M extends MessageMap =
   readonly requests: { readonly name: string; readonly params: unknown }[] = [];
   /** What the policy refused, addresses outside of the bundle, and errors of scripts. */
   readonly violations: string[] = [];
-  readonly #browser: Browser;
+  readonly #context: BrowserContext;
   readonly #kind: Kind<R, M>;
   readonly #answers: Answers<R>;
   #onReady: () => void = () => undefined;
 
-  private constructor(browser: Browser, page: Page, kind: Kind<R, M>, answers: Answers<R>) {
-    this.#browser = browser;
+  private constructor(context: BrowserContext, page: Page, kind: Kind<R, M>, answers: Answers<R>) {
+    this.#context = context;
     this.page = page;
     this.#kind = kind;
     this.#answers = answers;
@@ -89,17 +96,19 @@ export class PageHarness<R extends RequestMap = Requests, M extends MessageMap =
     options: Options<R>,
   ): Promise<PageHarness<R, M>> {
     const { theme = 'dark', width = 900, height = 900 } = options;
-    const browser = await chromium.launch({
+    browser ??= chromium.launch({
       executablePath: options.chromium,
       headless: true,
       args: ['--no-sandbox', '--disable-gpu', '--host-resolver-rules=MAP * ~NOTFOUND'],
     });
-    const context = await browser.newContext({
+    const context = await (
+      await browser
+    ).newContext({
       viewport: { width, height },
       reducedMotion: options.reducedMotion === true ? 'reduce' : 'no-preference',
     });
     const page = await context.newPage();
-    const harness = new PageHarness<R, M>(browser, page, kind, (options.answers ?? {}) as Answers<R>);
+    const harness = new PageHarness<R, M>(context, page, kind, (options.answers ?? {}) as Answers<R>);
     page.on('pageerror', (error) => harness.violations.push(`error: ${error.message}`));
     await page.route('**/*', async (route) => {
       const url = new URL(route.request().url());
@@ -154,7 +163,7 @@ export class PageHarness<R extends RequestMap = Requests, M extends MessageMap =
   }
 
   async close(): Promise<void> {
-    await this.#browser.close();
+    await this.#context.close();
   }
 
   async #load(load: () => Promise<unknown>): Promise<void> {

@@ -43,8 +43,10 @@ afterEach(async () => {
   expect(violations).toEqual([]);
 });
 
+/** What the page asks by itself. */
+const UNASKED: ReadonlySet<string> = new Set(['ready', 'shown', 'turnLines']);
 /** What the page asked the extension for, without the messages that keep it going. */
-const asked = (): unknown[] => harness.requests.filter(({ name }) => name !== 'ready' && name !== 'shown');
+const asked = (): unknown[] => harness.requests.filter(({ name }) => !UNASKED.has(name));
 
 describe('a conversation', () => {
   test.each(['dark', 'light', 'contrast'] as const)(
@@ -118,6 +120,26 @@ describe('a conversation', () => {
     expect(await log.evaluate((box: { scrollTop: number }) => box.scrollTop)).toBe(100);
     await view.getByRole('button', { name: 'Latest' }).click();
     await expect.poll(below).toBeLessThan(5);
+  });
+
+  test('says at the end of a turn what the turn changed on disk', async () => {
+    const known = { files: 3, added: 1204, removed: 4 };
+    let lines: typeof known | null = null;
+    const { page: view } = await open({ answers: { turnLines: () => ({ lines }) } });
+    await harness.send('state', state());
+    const ended = { status: 'succeeded', exitCode: null, error: null, turnMs: 820 } as const;
+    await harness.send('begin', page([prompt(1, 'Go.'), item(2, 'end', ended)]));
+    const counted = (): unknown[] =>
+      harness.requests.flatMap(({ name, params }) => (name === 'turnLines' ? [params] : []));
+    await expect.poll(counted).toEqual([{ turnId: TURN }]);
+    await view.locator('.end .how', { hasText: /Done · 820 ms$/ }).waitFor();
+    lines = known;
+    await harness.send('begin', page([prompt(1, 'Go.'), item(3, 'end', { ...ended, turnId: NEXT_TURN })]));
+    await view.locator('.end .how', { hasText: 'Done · 820 ms · 3 files +1,204 −4' }).waitFor();
+    // Known once is known.
+    await harness.send('begin', page([prompt(1, 'Go.'), item(4, 'end', { ...ended, turnId: NEXT_TURN })]));
+    await harness.drawn();
+    expect(counted()).toEqual([{ turnId: TURN }, { turnId: NEXT_TURN }]);
   });
 
   test('of a program and of a handler looks right as well', async () => {
