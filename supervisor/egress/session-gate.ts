@@ -434,12 +434,12 @@ export class SessionGate {
     server.upstream.resetAndDestroy();
   }
 
-  /** Nobody reads the client. It is told so, if it has heard nothing else yet. */
+  /** Nobody reads the client. It is told so, if it has heard nothing else yet and no server may have heard of it. */
   #withoutProxy(connection: GateConnection): void {
     const { tunnel } = connection;
     this.#over(connection);
     if (tunnel.destroyed) return;
-    if (tunnel.bytesIn > 0) {
+    if (tunnel.bytesIn > 0 || connection.going !== null) {
       tunnel.destroy();
       return;
     }
