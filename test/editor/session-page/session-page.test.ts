@@ -576,8 +576,8 @@ describe('a state that keeps a person from going on says what to do', () => {
         { what: 'model', value: 'large', options: models },
       ],
     });
-    const mode = view.getByRole('combobox', { name: "The agent's mode," });
-    const model = view.getByRole('combobox', { name: "The agent's model," });
+    const mode = view.getByRole('combobox', { name: "The agent's mode", exact: true });
+    const model = view.getByRole('combobox', { name: "The agent's model", exact: true });
     await picture(`pickers-${theme}-${width}`);
     expect(await view.evaluate('document.documentElement.scrollWidth')).toBe(width);
     expect(await model.inputValue()).toBe('large');
