@@ -5,7 +5,8 @@ import { ROOT } from './setup/project.mjs';
 
 /** Picture → the shot that it is. */
 const PICTURES = {
-  'begin.png': 'no-sessions-dark.png',
+  'begin.png': 'home-first-run-dark.png',
+  'begin-light.png': 'home-first-run-light.png',
   'resume.png': 'resume-dark.png',
   'workspace.png': 'workspace-dark.png',
   'conflict.png': 'conflict-dark.png',

@@ -6,6 +6,8 @@ import type { User } from './harness/user.ts';
 
 const SEEN = { timeout: 60_000 };
 const MAX_TABS = 20;
+/** The top of the window, which has all of the page. */
+const PICTURE_HEIGHT = 520;
 
 let home: TestHome;
 
@@ -37,7 +39,7 @@ test('with the mouse alone, from an empty window to a running example and its an
     await welcome.locator('.monaco-button', { hasText: 'Open Home' }).click(SEEN);
     const page = pageOf(person);
     await page.locator('.first-run li.done', { hasText: 'Images' }).waitFor(SEEN);
-    await person.screenshot('home-first-run-dark');
+    await person.screenshot('home-first-run-dark', PICTURE_HEIGHT);
     await page.getByRole('button', { name: 'Start' }).click();
     const card = page.locator('.card', { hasText: 'counter' });
     await card.locator('.said', { hasText: '{"count":1}' }).waitFor(SEEN);
@@ -54,6 +56,7 @@ test('with the keyboard alone, from an empty window to a running example and its
     await person.runCommand('Agent: Open Home');
     const page = pageOf(person);
     await page.locator('.first-run li.done', { hasText: 'Images' }).waitFor(SEEN);
+    await person.screenshot('home-first-run-light', PICTURE_HEIGHT);
     // The box has the focus. With nothing written the example gets an empty input.
     await person.page.keyboard.press('Enter');
     const card = page.locator('.card', { hasText: 'counter' });

@@ -278,8 +278,9 @@ export class User {
     await this.runCommand('Notifications: Clear All Notifications');
   }
 
-  async screenshot(name: string): Promise<void> {
-    await this.#workbench.screenshot(name);
+  /** `height`: of the top part that the picture shows, pixels; all of it if it is not given. */
+  async screenshot(name: string, height?: number): Promise<void> {
+    await this.#workbench.screenshot(name, height);
   }
 
   /** Runs a step. If it fails, takes a screenshot and adds the notifications of VS Code to the error. */

@@ -59,8 +59,13 @@ export class Workbench {
     }
   }
 
-  async screenshot(name: string): Promise<void> {
-    await this.page.screenshot({ path: join(this.#shots, `${name}.png`) });
+  /** `height`: of the top part that the picture shows, pixels; all of it if it is not given. */
+  async screenshot(name: string, height?: number): Promise<void> {
+    const { width } = this.page.viewportSize() ?? { width: 0 };
+    await this.page.screenshot({
+      path: join(this.#shots, `${name}.png`),
+      ...(height === undefined ? {} : { clip: { x: 0, y: 0, width, height } }),
+    });
   }
 
   async close(): Promise<void> {
