@@ -42,12 +42,12 @@ export class BundleExports {
     this.#options = options;
   }
 
-  /** The caller ends it with `close`. */
+  /** The caller ends it with `close`. Errors: those of `BundleWriter`. */
   async begin(request: ExportRequest, key: HostKey): Promise<BundleExport> {
-    const plan = this.#plan(request, key);
     const controller = new AbortController();
-    const { store, release } = await holdStore(this.#options.stores, request.snapshot.lineage);
     const writer = new BundleWriter({ ...this.#options, key });
+    const plan = await writer.measure(this.#plan(request, key), controller.signal);
+    const { store, release } = await holdStore(this.#options.stores, request.snapshot.lineage);
     return new BundleExport(writer.write(plan, store, controller.signal), () => {
       controller.abort(new HoldfastError('cancelled', 'The export was cancelled'));
       release();
@@ -70,9 +70,6 @@ export class BundleExports {
     const base = baseTrees.find(session);
     const { id, name, profile, tags, pinned, starred } = session;
     const facts: BundleSession = {
-      format: 1,
-      home: home.id,
-      publicKey: key.publicKey,
       madeAt: now(),
       session: { id, name, profile, tags: [...tags], pinned, starred },
       snapshot: snapshot.id,
@@ -86,7 +83,11 @@ export class BundleExports {
             quote: Buffer.from(quote).toString('base64'),
           })),
     };
-    return { session: facts, lastSeq: isNow ? events.head(id).seq : snapshot.eventSeq };
+    return {
+      head: { format: 1, home: home.id, publicKey: key.publicKey },
+      session: facts,
+      lastSeq: isNow ? events.head(id).seq : snapshot.eventSeq,
+    };
   }
 
   #review({ sessionId: _, lineage: __, ...row }: ReviewRow): BundleReview {

@@ -6,11 +6,12 @@ import { HomeIdSchema, SessionIdSchema, SnapshotIdSchema, TurnIdSchema } from '.
 import { ReviewBaseSchema, ReviewFileIdSchema, ReviewIdSchema } from '../../protocol/review.ts';
 import { SnapshotReasonSchema } from '../../protocol/snapshots.ts';
 import { RootHashSchema } from '../../snapshot-format/sidecar-calls.ts';
-import { DecisionStateSchema } from '../store/reviews.ts';
+import { decisionStateSchema } from '../store/reviews.ts';
 
 /**
  * A bundle is a tar archive, compressed with zstd, with these members in this order:
  *
+ * - `bundle.json`: BundleHeadSchema, which is checked before anything larger is parsed;
  * - `session.json`: BundleSessionSchema;
  * - `events.jsonl`: the history, a BundleEventSchema per line;
  * - `contents/SHA256`: the prompts and outputs that events name, sorted;
@@ -18,6 +19,7 @@ import { DecisionStateSchema } from '../store/reviews.ts';
  * - `statement.json`: an envelope with a BundleStatementSchema, whose subject is the hash of every byte before this member.
  */
 export const MEMBERS = {
+  head: 'bundle.json',
   session: 'session.json',
   events: 'events.jsonl',
   statement: 'statement.json',
@@ -25,21 +27,26 @@ export const MEMBERS = {
   pack: /^packs\/(?<number>0|[1-9]\d{0,6})-(?<objects>[1-9]\d{0,6})\.pack$/,
 } as const;
 
-/** What an export does not exceed, and an import refuses. */
+/** What an export does not exceed, and an import refuses. The supervisor holds session and history of an import in memory. */
 export const BUNDLE_LIMITS = {
-  sessionBytes: 16 * 2 ** 20,
-  eventsBytes: 64 * 2 ** 20,
-  events: 200_000,
-  contents: 200_000,
+  headBytes: 4096,
+  sessionBytes: 2 * 2 ** 20,
+  eventsBytes: 8 * 2 ** 20,
+  events: 20_000,
+  contents: 20_000,
   contentBytes: 2 ** 30,
   contentsBytes: 16 * 2 ** 30,
   /** Of all turns together, each counted as often as it is named. */
   promptsBytes: 2 ** 28,
   packs: 100_000,
   statementBytes: 64 * 2 ** 10,
-  /** How much larger than the file its content may be, beyond `slackBytes`. */
-  ratio: 200,
-  slackBytes: 64 * 2 ** 20,
+  /** JSON values: of the session, and of anything else that is parsed in one piece. */
+  sessionValues: 50_000,
+  values: 10_000,
+  decisions: 5000,
+  /** Ranges of lines in a list of a decision. */
+  ranges: 10_000,
+  comments: 2000,
 } as const;
 
 const count = z.number().int().nonnegative();
@@ -80,10 +87,10 @@ const BundleReviewSchema = z.strictObject({
       z.strictObject({
         path: z.string().max(20_000),
         fileId: ReviewFileIdSchema,
-        state: DecisionStateSchema,
+        state: decisionStateSchema(BUNDLE_LIMITS.ranges),
       }),
     )
-    .max(100_000),
+    .max(BUNDLE_LIMITS.decisions),
 });
 export type BundleReview = z.infer<typeof BundleReviewSchema>;
 
@@ -101,11 +108,16 @@ const BundleCommentSchema = z.strictObject({
 });
 export type BundleComment = z.infer<typeof BundleCommentSchema>;
 
-export const BundleSessionSchema = z.strictObject({
+/** Who made a bundle. */
+export const BundleHeadSchema = z.strictObject({
   format: z.literal(1),
   home: HomeIdSchema,
   /** Ed25519, PEM. */
   publicKey: z.string().max(2000),
+});
+export type BundleHead = z.infer<typeof BundleHeadSchema>;
+
+export const BundleSessionSchema = z.strictObject({
   madeAt: time,
   session: z.strictObject({
     id: SessionIdSchema,
@@ -123,7 +135,7 @@ export const BundleSessionSchema = z.strictObject({
     .strictObject({ root: RootHashSchema, origin: ProjectOriginSchema.nullable(), folder: text })
     .nullable(),
   reviews: z.array(BundleReviewSchema).max(2),
-  comments: z.array(BundleCommentSchema).max(10_000),
+  comments: z.array(BundleCommentSchema).max(BUNDLE_LIMITS.comments),
 });
 export type BundleSession = z.infer<typeof BundleSessionSchema>;
 

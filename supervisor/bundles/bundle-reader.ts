@@ -1,28 +1,28 @@
 import { createHash, type Hash, type KeyObject } from 'node:crypto';
-import type { z } from 'zod';
 import { keyIdOf, openEnvelope, readPublicKey } from '../../protocol/envelope.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { contentOf, parseEvent } from '../../protocol/events.ts';
-import { FRAME_LIMITS } from '../../protocol/wire/limits.ts';
-import { nestsDeeperThan } from '../../protocol/wire/untrusted-json.ts';
 import { PACK } from '../../snapshot-format/pack-layout.ts';
 import type { IncomingPacks } from '../snapshots/store/incoming-packs.ts';
 import {
   BUNDLE_LIMITS,
   type BundleEvent,
   BundleEventSchema,
+  type BundleHead,
+  BundleHeadSchema,
   type BundleSession,
   BundleSessionSchema,
   BundleStatementSchema,
   MEMBERS,
   refusedBundle,
 } from './bundle-format.ts';
+import { parseBundleJson } from './bundle-json.ts';
 import { tarHeader, type TarListener, tarPadding } from './tar.ts';
 
 /** A line of the history: an event has at most half a MiB of data. */
 const LINE_BYTES = 2 ** 20;
 /** Members by their order. */
-const ORDER = { session: 0, events: 1, content: 2, pack: 3, statement: 4 } as const;
+const ORDER = { head: 0, session: 1, events: 2, content: 3, pack: 4, statement: 5 } as const;
 
 /** Where the bytes of contents are put until they have rows: one file, in which each has its place. */
 export interface ContentFile {
@@ -38,6 +38,8 @@ export interface ReadContent {
 
 /** A bundle that is complete and signed by its key. */
 export interface ReadBundle {
+  /** That made it. */
+  readonly home: string;
   readonly session: BundleSession;
   readonly keyId: string;
   /** In order of their seq. Each is valid by itself. */
@@ -72,6 +74,7 @@ export class BundleReader implements TarListener {
   readonly #digest = createHash('sha256');
   #member: OpenMember | null = null;
   #last: Kind | null = null;
+  #head: BundleHead | null = null;
   #session: BundleSession | null = null;
   #publicKey: KeyObject | null = null;
   readonly #events: BundleEvent[] = [];
@@ -93,14 +96,11 @@ export class BundleReader implements TarListener {
 
   async onMember(name: string, size: number): Promise<void> {
     const kind = kindOf(name);
-    const follows = this.#last === null ? 'session' : this.#last;
-    const isRepeatable = kind === 'content' || kind === 'pack';
-    const isNext =
-      this.#last === null
-        ? kind === follows
-        : ORDER[kind] > ORDER[follows] || (isRepeatable && kind === follows);
-    if (!isNext || (this.#last === 'session' && kind !== 'events'))
-      throw refusedBundle(`${name} is not where it belongs`);
+    const place = this.#last === null ? -1 : ORDER[this.#last];
+    const isRepeated = kind === this.#last && (kind === 'content' || kind === 'pack');
+    // The first three are always there.
+    const isNext = ORDER[kind] === place + 1 || (ORDER[kind] > place && place >= ORDER.events);
+    if (!isNext && !isRepeated) throw refusedBundle(`${name} is not where it belongs`);
     this.#last = kind;
     this.#requireSize(kind, name, size);
     if (kind !== 'statement') this.#digest.update(tarHeader(name, size));
@@ -116,6 +116,7 @@ export class BundleReader implements TarListener {
     if (member === null) throw refusedBundle('it has bytes outside its parts');
     if (member.kind !== 'statement') this.#digest.update(bytes);
     switch (member.kind) {
+      case 'head':
       case 'session':
       case 'statement':
         member.parts.push(Buffer.from(bytes));
@@ -140,9 +141,14 @@ export class BundleReader implements TarListener {
     this.#member = null;
     if (member.kind !== 'statement') this.#digest.update(tarPadding(member.size));
     switch (member.kind) {
-      case 'session':
-        this.#takeSession(parseJson(Buffer.concat(member.parts), BundleSessionSchema));
+      case 'head':
+        this.#takeHead(parseBundleJson(Buffer.concat(member.parts), BundleHeadSchema, BUNDLE_LIMITS.values));
         break;
+      case 'session': {
+        const text = Buffer.concat(member.parts);
+        this.#session = parseBundleJson(text, BundleSessionSchema, BUNDLE_LIMITS.sessionValues);
+        break;
+      }
       case 'events':
         if (this.#lineBytes > 0) throw refusedBundle('its history ends in the middle of a line');
         break;
@@ -164,12 +170,14 @@ export class BundleReader implements TarListener {
 
   /** Errors: `snapshot_damaged` if a part is missing. */
   finish(): ReadBundle {
-    const session = this.#session;
-    if (session === null || !this.#isSigned) throw refusedBundle('it has no signature: it was cut off');
+    const [head, session] = [this.#head, this.#session];
+    if (head === null || session === null || !this.#isSigned)
+      throw refusedBundle('it has no signature: it was cut off');
     for (const sha256 of this.#named.keys())
       if (!this.#contents.has(sha256))
         throw refusedBundle('its history names a content that it does not hold');
     return {
+      home: head.home,
       session,
       keyId: this.#expectedKey,
       events: this.#events,
@@ -180,6 +188,7 @@ export class BundleReader implements TarListener {
 
   #requireSize(kind: Kind, name: string, size: number): void {
     const largest = {
+      head: BUNDLE_LIMITS.headBytes,
       session: BUNDLE_LIMITS.sessionBytes,
       events: BUNDLE_LIMITS.eventsBytes,
       content: BUNDLE_LIMITS.contentBytes,
@@ -203,18 +212,18 @@ export class BundleReader implements TarListener {
     }
   }
 
-  #takeSession(session: BundleSession): void {
-    const publicKey = readPublicKey(session.publicKey);
+  #takeHead(head: BundleHead): void {
+    const publicKey = readPublicKey(head.publicKey);
     if (publicKey === null) throw refusedBundle('its key is not a public Ed25519 key');
     const keyId = keyIdOf(publicKey);
     if (keyId !== this.#expectedKey) {
       throw new HoldfastError('confirmation_required', 'The session was not imported', {
         why: `the key ${keyId} signed it, which is not the one that was expected`,
-        next: `if you trust the home ${session.home}, whose key \`holdfast manifest key\` shows there, add --key ${keyId}`,
-        details: { keyId, home: session.home },
+        next: `if you trust the home ${head.home}, whose key \`holdfast manifest key\` shows there, add --key ${keyId}`,
+        details: { keyId, home: head.home },
       });
     }
-    this.#session = session;
+    this.#head = head;
     this.#publicKey = publicKey;
   }
 
@@ -235,7 +244,7 @@ export class BundleReader implements TarListener {
 
   #takeEvent(line: Buffer): void {
     if (this.#events.length >= BUNDLE_LIMITS.events) throw refusedBundle('its history has too many events');
-    const event = parseJson(line, BundleEventSchema);
+    const event = parseBundleJson(line, BundleEventSchema, BUNDLE_LIMITS.values);
     if (event.seq <= (this.#events.at(-1)?.seq ?? 0)) throw refusedBundle('its history is not in order');
     let entry: ReturnType<typeof parseEvent>;
     try {
@@ -261,15 +270,19 @@ export class BundleReader implements TarListener {
   }
 
   #takeStatement(text: string): void {
-    if (this.#session === null || this.#publicKey === null)
+    if (this.#head === null || this.#session === null || this.#publicKey === null)
       throw refusedBundle('it says nothing about itself');
     const opened = openEnvelope(text, this.#publicKey);
     if (!opened.valid) throw refusedBundle(opened.why);
-    const { subject, predicate } = parseJson(opened.payload, BundleStatementSchema);
-    const { home, madeAt, session } = this.#session;
+    const { subject, predicate } = parseBundleJson(
+      opened.payload,
+      BundleStatementSchema,
+      BUNDLE_LIMITS.values,
+    );
+    const { madeAt, session } = this.#session;
     const isSame =
       subject[0]?.digest.sha256 === this.#digest.digest('hex') &&
-      predicate.home === home &&
+      predicate.home === this.#head.home &&
       predicate.session === session.id &&
       predicate.madeAt === madeAt;
     if (!isSame) throw refusedBundle('its signature does not match: it was changed after it was signed');
@@ -278,19 +291,11 @@ export class BundleReader implements TarListener {
 }
 
 function kindOf(name: string): Kind {
+  if (name === MEMBERS.head) return 'head';
   if (name === MEMBERS.session) return 'session';
   if (name === MEMBERS.events) return 'events';
   if (name === MEMBERS.statement) return 'statement';
   if (MEMBERS.content.test(name)) return 'content';
   if (MEMBERS.pack.test(name)) return 'pack';
   throw refusedBundle('it has a part that no bundle has');
-}
-
-function parseJson<T extends z.ZodType>(bytes: Buffer, schema: T): z.output<T> {
-  if (nestsDeeperThan(bytes, FRAME_LIMITS.depth)) throw refusedBundle('a part of it nests too deep');
-  try {
-    return schema.parse(JSON.parse(bytes.toString('utf8')));
-  } catch (cause) {
-    throw refusedBundle('a part of it is not what it should be', cause);
-  }
 }

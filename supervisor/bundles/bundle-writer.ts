@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto';
 import { pipeline, Readable } from 'node:stream';
 import { constants, createZstdCompress } from 'node:zlib';
 import { BUNDLE_TYPE } from '../../protocol/bundles.ts';
-import { contentOf, parseEvent } from '../../protocol/events.ts';
+import type { Content } from '../../protocol/contents.ts';
+import { contentOf, type EventType, parseEvent } from '../../protocol/events.ts';
 import { sealEnvelope } from '../../protocol/envelope.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { TimeSlice } from '../../protocol/time-slice.ts';
@@ -15,15 +16,20 @@ import { treePacks } from '../snapshots/tree-packs.ts';
 import {
   BUNDLE_LIMITS,
   type BundleEvent,
+  type BundleHead,
+  BundleHeadSchema,
   type BundleSession,
+  BundleSessionSchema,
   type BundleStatement,
   MEMBERS,
   rootsOf,
 } from './bundle-format.ts';
+import { jsonFault } from './bundle-json.ts';
 import { TAR_END, tarHeader, tarPadding } from './tar.ts';
 
 const CONTENT_PART_BYTES = 2 ** 20;
 const COMPRESSION_LEVEL = 3;
+const NEWLINE = Buffer.from('\n');
 
 export interface BundleWriterOptions {
   readonly events: Pick<EventLog, 'read'>;
@@ -33,9 +39,21 @@ export interface BundleWriterOptions {
 
 /** What a bundle is made of, beside the contents and objects that it names. */
 export interface BundlePlan {
+  readonly head: BundleHead;
   readonly session: BundleSession;
   /** The last event that belongs to it. */
   readonly lastSeq: number;
+}
+
+/** A plan that an import takes. */
+export interface MeasuredPlan extends BundlePlan {
+  /** JSON of head and session. */
+  readonly headText: Buffer;
+  readonly sessionText: Buffer;
+  /** Of the history. */
+  readonly bytes: number;
+  /** That the history names, with their sizes. */
+  readonly contents: ReadonlyMap<string, number>;
 }
 
 /** Writes bundles, a part at a time. What it reads must not be removed meanwhile. */
@@ -46,11 +64,29 @@ export class BundleWriter {
     this.#options = options;
   }
 
+  /** Errors: `not_supported` for whatever an import would refuse. */
+  async measure(plan: BundlePlan, signal: AbortSignal): Promise<MeasuredPlan> {
+    const [headText, sessionText] = [plan.head, plan.session].map((one) => Buffer.from(JSON.stringify(one)));
+    if (headText === undefined || sessionText === undefined) throw new RangeError('nothing to write');
+    const { sessionBytes, headBytes, sessionValues } = BUNDLE_LIMITS;
+    if (sessionText.length > sessionBytes || jsonFault(sessionText, sessionValues) !== null)
+      throw tooLarge('its review is too large');
+    if (headText.length > headBytes || !BundleHeadSchema.safeParse(plan.head).success)
+      throw new HoldfastError('internal', 'The session cannot be exported', { why: 'its head is not valid' });
+    const checked = BundleSessionSchema.safeParse(plan.session);
+    if (!checked.success) {
+      const [first] = checked.error.issues;
+      throw tooLarge(`a bundle cannot hold its ${first?.path.join('.') ?? 'facts'}: ${first?.message ?? ''}`);
+    }
+    const history = await this.#measure(plan.session.session.id, plan.lastSeq, new TimeSlice(signal));
+    return { ...plan, headText, sessionText, ...history };
+  }
+
   /**
    * The bytes of a bundle. The caller holds the lineage's lock until the end. Errors: `snapshot_damaged`, `home_damaged`,
-   * `not_supported` for what a bundle cannot hold.
+   * `conflict` if the history was removed meanwhile.
    */
-  write(plan: BundlePlan, store: LineageStore, signal: AbortSignal): AsyncIterable<Buffer> {
+  write(plan: MeasuredPlan, store: LineageStore, signal: AbortSignal): AsyncIterable<Buffer> {
     const level = { [constants.ZSTD_c_compressionLevel]: COMPRESSION_LEVEL };
     const compressed = createZstdCompress({ params: level });
     // An error of the source destroys the result with it, and reading that throws it.
@@ -58,18 +94,18 @@ export class BundleWriter {
     return compressed;
   }
 
-  async *#archive(plan: BundlePlan, store: LineageStore, signal: AbortSignal): AsyncGenerator<Buffer> {
+  async *#archive(plan: MeasuredPlan, store: LineageStore, signal: AbortSignal): AsyncGenerator<Buffer> {
     const digest = createHash('sha256');
     for await (const bytes of this.#members(plan, store, new TimeSlice(signal))) {
       digest.update(bytes);
       yield bytes;
     }
-    const { home, madeAt, session } = plan.session;
+    const { madeAt, session } = plan.session;
     const statement: BundleStatement = {
       _type: 'https://in-toto.io/Statement/v1',
       subject: [{ name: 'bundle', digest: { sha256: digest.digest('hex') } }],
       predicateType: BUNDLE_TYPE,
-      predicate: { home, session: session.id, madeAt },
+      predicate: { home: plan.head.home, session: session.id, madeAt },
     };
     const envelope = sealEnvelope(Buffer.from(JSON.stringify(statement)), this.#options.key.privateKey);
     yield* member(MEMBERS.statement, Buffer.from(JSON.stringify(envelope)));
@@ -77,18 +113,21 @@ export class BundleWriter {
   }
 
   async *#members(
-    { session, lastSeq }: BundlePlan,
+    { session, lastSeq, headText, sessionText, bytes: size, contents }: MeasuredPlan,
     store: LineageStore,
     slices: TimeSlice,
   ): AsyncGenerator<Buffer> {
-    const facts = Buffer.from(JSON.stringify(session));
-    if (facts.length > BUNDLE_LIMITS.sessionBytes) throw tooLarge('its review is too large');
-    yield* member(MEMBERS.session, facts);
+    yield* member(MEMBERS.head, headText);
+    yield* member(MEMBERS.session, sessionText);
     const { id } = session.session;
 
-    const { size, contents } = await this.#measure(id, lastSeq, slices);
     yield tarHeader(MEMBERS.events, size);
-    for await (const line of this.#lines(id, lastSeq, slices)) yield line;
+    let left = size;
+    for await (const lines of this.#lines(id, lastSeq, slices)) {
+      left -= lines.length;
+      yield lines;
+    }
+    if (left !== 0) throw new HoldfastError('conflict', 'The session was deleted while it was exported');
     yield tarPadding(size);
 
     for (const [sha256, bytes] of [...contents].sort(([one], [other]) => (one < other ? -1 : 1))) {
@@ -113,23 +152,27 @@ export class BundleWriter {
     sessionId: string,
     lastSeq: number,
     slices: TimeSlice,
-  ): Promise<{ size: number; contents: Map<string, number> }> {
+  ): Promise<{ bytes: number; contents: Map<string, number> }> {
     const contents = new Map<string, number>();
-    let size = 0;
+    let bytes = 0;
     let contentsBytes = 0;
+    let promptsBytes = 0;
     if (lastSeq > BUNDLE_LIMITS.events) throw tooLarge('its history has too many events');
-    for await (const line of this.#lines(sessionId, lastSeq, slices, (content) => {
+    for await (const line of this.#lines(sessionId, lastSeq, slices, (content, type) => {
+      if (type === 'turn.queued' || type === 'turn.edited' || type === 'turn.ended')
+        promptsBytes += content.bytes;
+      if (promptsBytes > BUNDLE_LIMITS.promptsBytes) throw tooLarge('its prompts and results are too large');
       if (contents.has(content.sha256)) return;
       contents.set(content.sha256, content.bytes);
       contentsBytes += content.bytes;
       if (content.bytes > BUNDLE_LIMITS.contentBytes || contentsBytes > BUNDLE_LIMITS.contentsBytes)
         throw tooLarge('its outputs are too large');
     })) {
-      size += line.length;
-      if (size > BUNDLE_LIMITS.eventsBytes) throw tooLarge('its history is too large');
+      bytes += line.length;
+      if (bytes > BUNDLE_LIMITS.eventsBytes) throw tooLarge('its history is too large');
     }
     if (contents.size > BUNDLE_LIMITS.contents) throw tooLarge('it has too many prompts and outputs');
-    return { size, contents };
+    return { bytes, contents };
   }
 
   /** The history is append-only, so it gives the same lines each time. */
@@ -137,7 +180,7 @@ export class BundleWriter {
     sessionId: string,
     lastSeq: number,
     slices: TimeSlice,
-    onContent: (content: { readonly sha256: string; readonly bytes: number }) => void = () => undefined,
+    onContent: (content: Content, type: EventType) => void = () => undefined,
   ): AsyncGenerator<Buffer> {
     for (let after = 0; after < lastSeq;) {
       const page = this.#options.events.read(sessionId, { after });
@@ -153,11 +196,14 @@ export class BundleWriter {
             });
           }
           const content = contentOf(parsed);
-          if (content !== null) onContent(content);
+          if (content !== null) onContent(content, parsed.type);
           const event: BundleEvent = { seq, at: Date.parse(at), type: parsed.type, data };
-          return `${JSON.stringify(event)}\n`;
+          const line = Buffer.from(JSON.stringify(event));
+          if (jsonFault(line, BUNDLE_LIMITS.values) !== null)
+            throw tooLarge(`event ${seq} of its history is too large`);
+          return [line, NEWLINE];
         });
-      yield Buffer.from(lines.join(''));
+      yield Buffer.concat(lines.flat());
       after = last.seq;
       if (slices.isUsedUp) await slices.yieldToEventLoop();
     }

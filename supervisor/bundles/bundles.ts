@@ -235,10 +235,10 @@ export class Bundles {
 }
 
 function summaryOf({ row, snapshot, bundle }: Imported, ownKey: string): ImportedSession {
-  const { keyId, session, events, contents } = bundle;
+  const { home, keyId, events, contents } = bundle;
   return {
     ...{ sessionId: row.id, snapshotId: snapshot.id },
-    signedBy: { keyId, home: session.home, own: keyId === ownKey },
+    signedBy: { keyId, home, own: keyId === ownKey },
     ...{ events: events.length, contents: contents.size },
   };
 }

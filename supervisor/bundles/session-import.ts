@@ -74,7 +74,7 @@ export class SessionImport {
 
   #insert(bundle: ReadBundle, target: ImportTarget): { row: SessionRow; snapshot: SnapshotRow } {
     const { sessions, profiles, creation, events, contents, ids, restoreIntents } = this.#options;
-    const { session, keyId } = bundle;
+    const { home, session, keyId } = bundle;
     const { sessionId } = target;
     const history = bundle.events.map((event) => ({ ...event, at: new Date(event.at).toISOString() }));
     const told = endedTurns(history.map((event) => entryOf(event)));
@@ -106,7 +106,7 @@ export class SessionImport {
       {
         type: 'session.imported',
         data: {
-          ...{ home: session.home, keyId, from: session.session.id, snapshotId: main.id },
+          ...{ home, keyId, from: session.session.id, snapshotId: main.id },
           ...{ eventSeq: bundle.events.at(-1)?.seq ?? 0 },
           ...{ name: row.name, profile, persistent, backing, uid, gid },
         },

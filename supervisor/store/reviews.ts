@@ -27,27 +27,24 @@ export type ReviewPatch = Partial<
   Pick<ReviewRow, 'updatedAt' | 'endedAt' | 'targetSnapshot' | 'targetRoot' | 'acceptedRoot' | 'revision'>
 >;
 
-const ranges = z.array(z.tuple([count, count]));
-const lines = z.object({ removed: ranges, added: ranges });
+/** What was decided about one path: all of it, or parts of it, with at most `most` ranges of lines in a list. */
+export function decisionStateSchema(most: number) {
+  const ranges = z.array(z.tuple([count, count])).max(most);
+  const lines = z.object({ removed: ranges, added: ranges });
+  const change = z.object({ beforeStart: count, beforeEnd: count, afterStart: count, afterEnd: count });
+  return z.object({
+    whole: VerdictSchema.nullable(),
+    /** Of permission bits and extended attributes, where the content is decided by lines. */
+    mode: VerdictSchema.nullable(),
+    /** `changes`: the lines of base and target that differ, as they were compared when the first of them was decided. */
+    text: z.object({ changes: z.array(change).max(most), accepted: lines, rejected: lines }).nullable(),
+    /** It was decided before, and has changed since. */
+    again: z.boolean(),
+  });
+}
 
-/** What was decided about one path: all of it, or parts of it. */
-export const DecisionStateSchema = z.object({
-  whole: VerdictSchema.nullable(),
-  /** Of permission bits and extended attributes, where the content is decided by lines. */
-  mode: VerdictSchema.nullable(),
-  /** `changes`: the lines of base and target that differ, as they were compared when the first of them was decided. */
-  text: z
-    .object({
-      changes: z.array(
-        z.object({ beforeStart: count, beforeEnd: count, afterStart: count, afterEnd: count }),
-      ),
-      accepted: lines,
-      rejected: lines,
-    })
-    .nullable(),
-  /** It was decided before, and has changed since. */
-  again: z.boolean(),
-});
+/** Those that are stored were bounded by the files that they are about. */
+const DecisionStateSchema = decisionStateSchema(Number.MAX_SAFE_INTEGER);
 export type DecisionState = z.output<typeof DecisionStateSchema>;
 
 const DecisionRowSchema = z.object({

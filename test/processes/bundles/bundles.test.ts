@@ -168,6 +168,50 @@ test('the key of another home is named, and needs a yes', async () => {
   expectNothingOf(other);
 });
 
+test('the key is checked before anything but the first part is looked at', async () => {
+  const { file, key } = await madeOnce();
+  const other = bundleHome();
+  const [head] = membersOf(file);
+  if (head === undefined) throw new Error('no first part');
+  const garbage = { name: 'session.json', bytes: Buffer.alloc(2 ** 20, '[') };
+  const error = await rejectedError(imported(other, bundleOf([head, garbage]), other.keyId()));
+  expect(error).toMatchObject({ code: 'confirmation_required', details: { keyId: key } });
+  expectNothingOf(other);
+});
+
+describe('what no import would take is not exported', () => {
+  test.each<[string, (at: BundleHome, id: string) => void, RegExp]>([
+    [
+      'events',
+      (at, id) =>
+        at.events.append(
+          id,
+          Array.from({ length: 20_001 }, () => ({ type: 'session.updated', data: { pinned: true } })),
+        ),
+      /too many events/,
+    ],
+    [
+      'comments',
+      (at, id) =>
+        at.database.transaction(() => {
+          const [comment] = at.commentRows.list(id);
+          for (let n = 0; n < 2001 && comment !== undefined; n += 1)
+            at.commentRows.insert({ ...comment, id: `cmt-${String(n).padStart(16, 'a')}` });
+        }),
+      /comments/,
+    ],
+  ])('too many %s', async (_, add, why) => {
+    const at = bundleHome();
+    const { id } = await sessionWithEverything(at, NOW, EARLIER);
+    add(at, id);
+    const error = await rejectedError(at.bundles.exportSession(id, undefined, OWNER));
+    expect(error.code).toBe('not_supported');
+    expect(error.why).toMatch(why);
+    // The lock of the lineage is free.
+    await at.stores.useExclusively(id, () => Promise.resolve());
+  });
+});
+
 test('a repeated commit gives the first session, and the name has to be free', async () => {
   const { file, key } = await madeOnce();
   const other = bundleHome();
@@ -207,11 +251,7 @@ describe('a bundle that is not as it was made', () => {
 
   test.each<[string, () => Promise<{ file: Buffer; key: string }>, RegExp]>([
     ['unchanged parts in another order', remake((all) => all.toReversed()), /where it belongs/],
-    [
-      'without its history',
-      remake(([first, _, ...rest]) => (first === undefined ? [] : [first, ...rest])),
-      /belongs/,
-    ],
+    ['without its history', remake((all) => all.filter(({ name }) => name !== 'events.jsonl')), /belongs/],
     ['without its signature', remake((all) => all.slice(0, -1)), /no signature/],
     [
       'a part twice',
@@ -225,7 +265,7 @@ describe('a bundle that is not as it was made', () => {
     ],
     [
       'without a content',
-      remake((all) => all.filter(({ name }, at) => !name.startsWith('contents/') || at > 2)),
+      remake((all) => all.filter(({ name }, at) => !name.startsWith('contents/') || at > 3)),
       /signature|does not hold/,
     ],
     ['without its packs', remake((all) => all.filter(({ name }) => !name.startsWith('packs/'))), /signature/],
@@ -243,8 +283,23 @@ describe('a bundle that is not as it was made', () => {
     ],
     [
       'a path that leads out',
-      remake((all) => [...all.slice(0, 2), { name: 'contents/x', bytes: Buffer.alloc(1) }]),
+      remake((all) => [...all.slice(0, 3), { name: 'contents/x', bytes: Buffer.alloc(1) }]),
       /no bundle has/,
+    ],
+    [
+      'more values than a parser should see',
+      remake(([head, session, ...rest]) => {
+        const bad = Buffer.from(`{"reviews":[${'1,'.repeat(500_000)}1]}`);
+        return head === undefined || session === undefined ? [] : [head, { ...session, bytes: bad }, ...rest];
+      }),
+      /too many values/,
+    ],
+    [
+      'a large first part',
+      remake(([head, ...rest]) =>
+        head === undefined ? [] : [{ ...head, bytes: Buffer.alloc(5000, ' ') }, ...rest],
+      ),
+      /too large/,
     ],
     [
       'deep nesting',
@@ -271,7 +326,7 @@ describe('a bundle that is not as it was made', () => {
     ['a device', (file) => relinked(file, '3')],
     [
       'a bomb',
-      () => zstdCompressSync(Buffer.concat([tarHeader('session.json', 4), Buffer.alloc(100 * 2 ** 20)])),
+      () => zstdCompressSync(Buffer.concat([tarHeader('bundle.json', 4), Buffer.alloc(100 * 2 ** 20)])),
     ],
   ])('%s: is refused, and leaves nothing', async (_, change) => {
     const { file, key } = await madeOnce();
