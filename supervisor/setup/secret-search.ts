@@ -1,21 +1,12 @@
 import { ByteSearch } from '../egress/credentials/byte-search.ts';
 import { encodedForms } from '../egress/credentials/encodings.ts';
+import { partsOfSecrets, type SetupSecret } from './secret-parts.ts';
 
-export interface SetupSecret {
-  readonly name: string;
-  readonly value: Buffer;
-}
-
-/** Parts of a value that are searched for by themselves, beside the whole. */
-const MOST_PARTS = 4;
-/** A shorter part is a word like others. */
-const SHORTEST_PART = 16;
-const SHORTEST_PASSWORD = 8;
 /** What is taken out of a log besides: pieces of this many bytes, as they are, of the first bytes of a long value. */
 const PIECE_BYTES = 48;
 const PIECES_FROM_BYTES = 4096;
 
-/** Finds secrets in bytes: plain, in base64 at each alignment, hex, percent-encoded and as JSON. Of a value with a key in it, the key too. */
+/** Finds secrets in bytes: plain, in base64 at each alignment, hex, percent-encoded and as JSON. Of a value with a key in it, the key too. Errors: `setup_failed` for too many keys. */
 export class SecretSearch {
   readonly #all: ByteSearch;
   readonly #redaction: SecretRedaction;
@@ -23,9 +14,9 @@ export class SecretSearch {
 
   constructor(secrets: readonly SetupSecret[], redaction = new SecretRedaction(secrets)) {
     this.#redaction = redaction;
-    this.#patterns = secrets.map(({ name, value }) => ({
+    this.#patterns = partsOfSecrets(secrets).map(({ name, parts }) => ({
       name,
-      forms: partsOf(value).flatMap(encodedForms),
+      forms: parts.flatMap(encodedForms),
     }));
     this.#all = new ByteSearch(this.#patterns.flatMap(({ forms }) => forms));
   }
@@ -82,9 +73,9 @@ export class SecretRedaction {
   readonly #forms: readonly { readonly form: Buffer; readonly shown: Buffer }[];
 
   constructor(secrets: readonly SetupSecret[]) {
-    this.#forms = secrets
-      .flatMap(({ name, value }) =>
-        partsOf(value)
+    this.#forms = partsOfSecrets(secrets)
+      .flatMap(({ name, parts }) =>
+        parts
           .flatMap((part) => [...encodedForms(part), ...piecesOf(part)])
           .map((form) => ({ form, shown: Buffer.from(`[secret ${name}]`) })),
       )
@@ -128,31 +119,6 @@ function replaceAll(bytes: Buffer, what: Buffer, by: Buffer): Buffer {
     from = at + what.length;
   }
   return from === 0 ? bytes : Buffer.concat([...parts, bytes.subarray(from)]);
-}
-
-/** The value, the password of a URL, and what follows `=` in the lines of a file: the key in an .npmrc is worth as much as the file. */
-function partsOf(value: Buffer): Buffer[] {
-  const text = value.toString('utf8');
-  const password = /^[a-z][a-z0-9+.-]*:\/\/[^/\s:@]*:([^/\s@]+)@/i.exec(text)?.[1];
-  const assigned = text
-    .split(/[\r\n]+/, 200)
-    .map((line) => /^[^=]{1,200}=\s*(\S+)\s*$/.exec(line)?.[1] ?? '')
-    .filter((part) => part.length >= SHORTEST_PART && !part.includes('://'));
-  const parts = [
-    ...(password !== undefined && password.length >= SHORTEST_PASSWORD
-      ? [password, unescaped(password)]
-      : []),
-    ...assigned,
-  ];
-  return [value, ...[...new Set(parts)].slice(0, MOST_PARTS).map((part) => Buffer.from(part))];
-}
-
-function unescaped(password: string): string {
-  try {
-    return decodeURIComponent(password);
-  } catch {
-    return password;
-  }
 }
 
 function piecesOf(value: Buffer): Buffer[] {

@@ -11,7 +11,8 @@ import type { Home } from '../store/home.ts';
 import type { SetupRow, SetupRows } from '../store/setups.ts';
 import type { SetupPlan } from './plan.ts';
 import { leftSecretsError, scanFiles } from './secret-scan.ts';
-import { SecretRedaction, SecretSearch, type SetupSecret } from './secret-search.ts';
+import type { SetupSecret } from './secret-parts.ts';
+import { SecretRedaction, SecretSearch } from './secret-search.ts';
 import { SetupLog } from './setup-log.ts';
 
 /** How often a line of output is reported to the client. */

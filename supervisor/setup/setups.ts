@@ -6,7 +6,7 @@ import type { SecretStore } from '../secrets/secret-store.ts';
 import type { Profiles } from '../store/profiles.ts';
 import type { SetupRow } from '../store/setups.ts';
 import { planSetup, type SetupPlan } from './plan.ts';
-import type { SetupSecret } from './secret-search.ts';
+import type { SetupSecret } from './secret-parts.ts';
 import { readSetupLog } from './setup-log.ts';
 import { type FinishedSetup, SetupRuns, type SetupRequest, type SetupRunsOptions } from './setup-runs.ts';
 

@@ -3,7 +3,8 @@ import { Readable } from 'node:stream';
 import { pack } from 'tar-stream';
 import { describe, expect, test } from 'vitest';
 import { scanFiles } from '../../../supervisor/setup/secret-scan.ts';
-import { SecretRedaction, SecretSearch, type SetupSecret } from '../../../supervisor/setup/secret-search.ts';
+import type { SetupSecret } from '../../../supervisor/setup/secret-parts.ts';
+import { SecretRedaction, SecretSearch } from '../../../supervisor/setup/secret-search.ts';
 import { seededRandom } from '../../fixtures/store/temporary-home.ts';
 import { printInSoak, SOAK, soakCount } from '../../setup/run-length.ts';
 
@@ -93,6 +94,38 @@ describe('the search for secrets', () => {
     expect(found('Bearer npm_0123456789abcdefgh')).toEqual(['NPMRC']);
     expect(found('registry=https://a.example.com/')).toEqual([]);
     expect(found('https://index.example.com/simple/')).toEqual([]);
+  });
+
+  test.each([
+    ['[global]\nextra-index-url = https://__token__:S3cret-of-pip@h/simple\n', 'S3cret-of-pip'],
+    ['https://tok_4f9Qw0%2F@h/simple', 'tok_4f9Qw0/'],
+    ['https://a:first-password@h/ https://b:second-p@ssword@i/', 'second-p@ssword'],
+    ['//h/:_password="c2VjcmV0"\n', 'c2VjcmV0'],
+    ["//h/:_authToken='npm_0123456789abcdefgh' \n", 'npm_0123456789abcdefgh'],
+    ['url = https://h/simple?sig=0123456789abcdef', 'https://h/simple?sig=0123456789abcdef'],
+    ['machine h\nlogin u\npassword net-rc-pass\n', 'net-rc-pass'],
+    ['{"auths":{"h":{"auth":"dTpwYXNzd29yZA=="}}}', 'dTpwYXNzd29yZA=='],
+    [
+      Array.from({ length: 30 }, (_, at) => `//h${at}/:_authToken=npm_token_${at}`).join('\n'),
+      'npm_token_29',
+    ],
+  ])('finds what is worth as much as the secret: %j', (value, key) => {
+    const search = new SecretSearch([{ name: 'KEY', value: Buffer.from(value) }]);
+    expect(readAll(search, [Buffer.from(`x ${key} y`)])).toEqual(['KEY']);
+    expect(search.redact(`x ${key} y`)).toBe('x [secret KEY] y');
+    for (const plain of ['https://h/simple', '__token__', 'password', 'machine h login u'])
+      expect(readAll(search, [Buffer.from(plain)]), plain).toEqual([]);
+  });
+
+  test('refuses secrets with more keys than it can search for', () => {
+    const lines = (count: number) =>
+      Array.from({ length: count }, (_, at) => `//h${at}/:_authToken=npm_token_${at}`).join('\n');
+    const given =
+      (...values: string[]) =>
+      () =>
+        new SecretRedaction(values.map((value, at) => ({ name: `K${at}`, value: Buffer.from(value) })));
+    expect(given(lines(40), lines(30))).toThrow('The setup cannot search its image for the secret K1');
+    expect(given(lines(40))).not.toThrow();
   });
 
   test('names the files of a tar, and their secrets; no name shows one', async () => {
