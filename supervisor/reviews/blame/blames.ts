@@ -4,6 +4,7 @@ import type { Params } from '../../../protocol/methods.ts';
 import { TimeSlice } from '../../../protocol/time-slice.ts';
 import type { ObjectReader } from '../../../snapshot-format/objects.ts';
 import { isoTime } from '../../base/iso-time.ts';
+import type { EventLog } from '../../history/event-log.ts';
 import { summarizePrompt } from '../../history/prompt-summary.ts';
 import { type LineChange, lineStarts } from '../../snapshots/patch/line-changes.ts';
 import type { SessionRow } from '../../store/sessions.ts';
@@ -30,7 +31,7 @@ export interface LiveFile {
 
 export interface BlamesOptions extends Omit<SessionStatesOptions, 'turns'> {
   readonly turns: Pick<Turns, 'listBySession' | 'readInputStart'>;
-  readonly events: SessionStatesOptions['events'] & { head(sessionId: string): { readonly seq: number } };
+  readonly events: Pick<EventLog, 'head'>;
   readonly trees: Pick<ReviewTrees, 'use'>;
   readonly texts: Pick<TextComparison, 'changes'>;
   /** Reads up to `BLAME_LIMITS.bytes`. Errors: the `file_*` codes. */
@@ -124,7 +125,11 @@ export class Blames {
           return;
         }
         const changes = await this.#changes(older, text);
-        if (changes === null) continue;
+        if (changes === null) {
+          // It was read nevertheless.
+          compared += older.size;
+          continue;
+        }
         if (changes.length > 0) {
           versions += 1;
           compared += older.size;
@@ -138,7 +143,7 @@ export class Blames {
     return { lines, ranges: origins.ranges(), startedAt };
   }
 
-  /** Null if one of the texts cannot be read. */
+  /** Null if one of the texts cannot be read, or the older one has too many lines: other states may know more. */
   async #changes(older: Text, newer: Text): Promise<readonly LineChange[] | null> {
     if (older.key === newer.key) return [];
     const id = `${older.key} ${newer.key}`;
@@ -147,6 +152,7 @@ export class Blames {
     const before = await older.bytes();
     const after = await newer.bytes();
     if (before === null || after === null) return null;
+    if (hasTooManyLines(before)) return null;
     const changes = before.equals(after) ? [] : await this.#compare(id, before, after);
     this.#remember(id, changes);
     return changes;
@@ -245,6 +251,17 @@ function countLines(path: string, { bytes, size }: LiveFile): number {
   if (lines > BLAME_LIMITS.lines)
     throw tooLarge(`it has ${lines} lines, and the limit is ${BLAME_LIMITS.lines}`);
   return lines;
+}
+
+/** Counts no further than the limit. What is no text is not compared, and may have any number. */
+function hasTooManyLines(bytes: Buffer): boolean {
+  if (bytes.includes(0)) return false;
+  let at = -1;
+  for (let lines = 0; lines <= BLAME_LIMITS.lines; lines += 1) {
+    at = bytes.indexOf(0x0a, at + 1);
+    if (at === -1) return false;
+  }
+  return true;
 }
 
 function dropOldest<K>(map: Map<K, unknown>, most: number): void {

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import type { EventLog } from '../../history/event-log.ts';
+import { count, json, parseRow } from '../../store/columns.ts';
+import type { Database } from '../../store/database.ts';
 import type { SessionRow } from '../../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../../store/snapshots.ts';
 import type { Turns } from '../../store/turns.ts';
@@ -8,13 +9,20 @@ import type { StoredState, TurnSpan } from './intervals.ts';
 
 /** Newer turns than these are known by their place in the history. */
 const MAX_TURNS = 5000;
-const OfTurnSchema = z.object({ turnId: z.string() });
+/** Without the name of the index SQLite would look at the whole history of a session. */
+export const SPANS = `SELECT seq, type, data FROM events INDEXED BY events_about_spans
+  WHERE sessionId = ? AND type IN ('session.forked', 'turn.started', 'turn.ended') ORDER BY seq`;
+const SpanRowSchema = z.object({
+  seq: count,
+  type: z.string(),
+  data: json(z.object({ turnId: z.string().default('') })),
+});
 
 export interface SessionStatesOptions {
   readonly snapshots: Pick<Snapshots, 'get' | 'listBySession'>;
   readonly bases: Pick<WorkspaceBases, 'get'>;
   readonly turns: Pick<Turns, 'listBySession'>;
-  readonly events: Pick<EventLog, 'read'>;
+  readonly database: Pick<Database, 'all'>;
 }
 
 /** The stored states of a session's workspace, the oldest first, and the turns that ran between them. */
@@ -26,10 +34,11 @@ export interface SessionStates {
 }
 
 export function statesOf(session: SessionRow, options: SessionStatesOptions): SessionStates {
-  const { snapshots, bases, turns, events } = options;
+  const { snapshots, bases, turns, database } = options;
   const rows = snapshots.listBySession(session.id);
   const states = rows.map((row) => stateOf(row, row.eventSeq));
-  const forkedAt = seqs(events, session.id, 'session.forked').at(-1)?.seq ?? 0;
+  const events = database.all(SPANS, session.id).map((row) => parseRow(SpanRowSchema, 'events', row));
+  const forkedAt = events.findLast(({ type }) => type === 'session.forked')?.seq ?? 0;
   const origin = session.origin === null ? null : snapshots.get(session.origin);
   const base = bases.get(session.id);
   if (origin !== null && origin.lineage === session.lineage) states.unshift(stateOf(origin, forkedAt));
@@ -38,15 +47,15 @@ export function statesOf(session: SessionRow, options: SessionStatesOptions): Se
 
   const known = new Map(turns.listBySession(session.id, MAX_TURNS).map((turn) => [turn.id, turn]));
   const ends = new Map(
-    seqs(events, session.id, 'turn.ended').map(({ turnId, seq }) => [turnId, seq] as const),
+    events.flatMap(({ type, seq, data }) => (type === 'turn.ended' ? [[data.turnId, seq] as const] : [])),
   );
-  const spans = seqs(events, session.id, 'turn.started')
-    .filter(({ seq }) => seq > forkedAt)
-    .map(({ turnId, seq }) => ({
-      id: turnId,
+  const spans = events
+    .filter(({ type, seq }) => type === 'turn.started' && seq > forkedAt)
+    .map(({ data, seq }) => ({
+      id: data.turnId,
       startSeq: seq,
-      endSeq: ends.get(turnId) ?? Infinity,
-      before: known.get(turnId)?.snapshot?.snapshotId ?? null,
+      endSeq: ends.get(data.turnId) ?? Infinity,
+      before: known.get(data.turnId)?.snapshot?.snapshotId ?? null,
     }));
   const startedAt = new Map(
     [...known.values()].map(({ id, startedAt, createdAt }) => [id, startedAt ?? createdAt] as const),
@@ -56,21 +65,4 @@ export function statesOf(session: SessionRow, options: SessionStatesOptions): Se
 
 function stateOf({ root, id, createdAt }: SnapshotRow, seq: number): StoredState {
   return { root, snapshotId: id, at: createdAt, seq, endOf: null };
-}
-
-/** The events of one type, in order. */
-function seqs(
-  events: Pick<EventLog, 'read'>,
-  sessionId: string,
-  type: string,
-): { readonly seq: number; readonly turnId: string }[] {
-  const found: { seq: number; turnId: string }[] = [];
-  for (let after = 0; ;) {
-    const page = events.read(sessionId, { after, type });
-    for (const { seq, data } of page)
-      found.push({ seq, turnId: OfTurnSchema.safeParse(data).data?.turnId ?? '' });
-    const last = page.at(-1);
-    if (last === undefined) return found;
-    after = last.seq;
-  }
 }

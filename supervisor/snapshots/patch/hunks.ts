@@ -1,4 +1,4 @@
-import { type LineChange, lineChanges, type LineLimits, lineStarts } from './line-changes.ts';
+import { type LineChange, lineChanges, type LineLimits, lineStarts, oneChange } from './line-changes.ts';
 
 /** Unchanged lines shown around a change. */
 const CONTEXT = 3;
@@ -9,12 +9,14 @@ const [UNCHANGED, REMOVED, ADDED] = [' ', '-', '+'].map((sign) => Buffer.from(si
   Buffer,
 ];
 
-/** The hunks (`@@ …`) that turn one text into the other; empty when they are equal. */
-export function unifiedHunks(before: Buffer, after: Buffer, limits: LineLimits): Buffer {
+/** The hunks (`@@ …`) that turn one text into the other; empty when they are equal. `limits`: null for one change. */
+export function unifiedHunks(before: Buffer, after: Buffer, limits: LineLimits | null): Buffer {
   const old = { text: before, starts: lineStarts(before) };
   const now = { text: after, starts: lineStarts(after) };
   const out: Buffer[] = [];
-  for (const group of grouped(lineChanges(before, after, limits))) {
+  for (const group of grouped(
+    limits === null ? oneChange(before, after) : lineChanges(before, after, limits),
+  )) {
     const first = group[0];
     const last = group.at(-1);
     if (first === undefined || last === undefined) continue;

@@ -26,6 +26,48 @@ export function lineStarts(text: Buffer): number[] {
   return starts;
 }
 
+/** One change from the first to the last difference: cheap for any number of lines, and always correct. */
+export function oneChange(before: Buffer, after: Buffer): LineChange[] {
+  if (before.equals(after)) return [];
+  const shorter = Math.min(before.length, after.length);
+  let same = 0;
+  while (same < shorter && before[same] === after[same]) same += 1;
+  const head = same === 0 ? 0 : before.lastIndexOf(0x0a, same - 1) + 1;
+
+  let beforeEnd = before.length;
+  let afterEnd = after.length;
+  while (beforeEnd > head && afterEnd > head && before[beforeEnd - 1] === after[afterEnd - 1]) {
+    beforeEnd -= 1;
+    afterEnd -= 1;
+  }
+  const beginsLine = (text: Buffer, at: number): boolean => at === head || text[at - 1] === 0x0a;
+  if (!beginsLine(before, beforeEnd) || !beginsLine(after, afterEnd)) {
+    const lineEnd = before.indexOf(0x0a, beforeEnd);
+    const tail = lineEnd === -1 ? 0 : before.length - lineEnd - 1;
+    beforeEnd = before.length - tail;
+    afterEnd = after.length - tail;
+  }
+  const start = countLines(before.subarray(0, head));
+  return [
+    {
+      beforeStart: start,
+      beforeEnd: start + countLines(before.subarray(head, beforeEnd)),
+      afterStart: start,
+      afterEnd: start + countLines(after.subarray(head, afterEnd)),
+    },
+  ];
+}
+
+function countLines(text: Buffer): number {
+  let lines = 0;
+  let at = 0;
+  for (let next = text.indexOf(0x0a); next !== -1; next = text.indexOf(0x0a, at)) {
+    lines += 1;
+    at = next + 1;
+  }
+  return at === text.length ? lines : lines + 1;
+}
+
 /** The differences between two texts, in order. */
 export function lineChanges(before: Buffer, after: Buffer, limits: LineLimits): LineChange[] {
   const numbers = new Map<string, number>();

@@ -1,12 +1,10 @@
 import { Worker } from 'node:worker_threads';
 import { unifiedHunks } from './hunks.ts';
-import { type LineChange, lineChanges, type LineLimits } from './line-changes.ts';
+import { type LineChange, type LineLimits, oneChange } from './line-changes.ts';
 import type { LineWork } from './line-worker.ts';
 
 /** Limits for comparing the lines of one file; beyond them the rest is replaced as a whole. */
 const LIMITS: LineLimits = { ms: 2000, edits: 2000 };
-/** Replaces everything between the first and the last difference: cheap and always correct. */
-const REPLACE_ALL: LineLimits = { ms: 0, edits: 0 };
 /** The thread limits its own time; this timeout ends a thread that does not answer. */
 const ANSWER_TIMEOUT_MS = 4 * LIMITS.ms;
 const HEAP_MB = 512;
@@ -29,7 +27,7 @@ export class LineThread {
     const found = await this.#ask('hunks', before, after);
     if (found !== null) return Buffer.from(found.buffer, found.byteOffset, found.byteLength);
     await this.close();
-    return unifiedHunks(before, after, REPLACE_ALL);
+    return unifiedHunks(before, after, null);
   }
 
   /** As `hunks`, without the text: which lines change. */
@@ -37,7 +35,7 @@ export class LineThread {
     const found = await this.#ask('changes', before, after);
     if (found === null) {
       await this.close();
-      return lineChanges(before, after, REPLACE_ALL);
+      return oneChange(before, after);
     }
     const numbers = new Uint32Array(found.buffer, found.byteOffset, found.byteLength / 4);
     return Array.from({ length: numbers.length / 4 }, (_, index) => {

@@ -18,6 +18,7 @@ import { reviewComments } from './017-review-comments.ts';
 import { agentChoices } from './018-agent-choices.ts';
 import { sandboxImages } from './019-sandbox-images.ts';
 import { keptManifests } from './020-kept-manifests.ts';
+import { eventSpans } from './021-event-spans.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -47,4 +48,5 @@ export const MIGRATIONS: readonly Migration[] = [
   agentChoices,
   sandboxImages,
   keptManifests,
+  eventSpans,
 ];

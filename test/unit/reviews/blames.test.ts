@@ -7,6 +7,7 @@ import {
   type StoredState,
   type TurnSpan,
 } from '../../../supervisor/reviews/blame/intervals.ts';
+import { SPANS } from '../../../supervisor/reviews/blame/session-states.ts';
 import { ReviewTrees } from '../../../supervisor/reviews/review-trees.ts';
 import { TextComparison } from '../../../supervisor/reviews/text-comparison.ts';
 import { WorkspaceBases } from '../../../supervisor/store/workspace-bases.ts';
@@ -169,6 +170,21 @@ describe('the origin of lines', () => {
     expect((await rejectedError(at.blame())).code).toBe('file_too_large');
     at.write({ a: 'a'.repeat(4 * 2 ** 20 + 1) });
     expect((await rejectedError(at.blame())).code).toBe('file_too_large');
+  });
+
+  test('is unknown over a version with too many lines, which is not compared', async () => {
+    const at = fixture();
+    at.write({ a: lines('one') });
+    await at.turn(0, { a: 'one\n'.repeat(100_001) });
+    await at.turn(1, { a: lines('one', 'two') });
+    expect(await at.origins()).toEqual(['start', 'unknown01?']);
+    expect(at.compared).toHaveLength(1);
+  });
+
+  test('reads when turns ran, and not the whole history', () => {
+    const { database } = fixture();
+    const plan = database.all(`EXPLAIN QUERY PLAN ${SPANS}`, SESSION);
+    expect(plan).toMatchObject([{ detail: 'SEARCH events USING INDEX events_about_spans (sessionId=?)' }]);
   });
 });
 
