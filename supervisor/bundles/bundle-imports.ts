@@ -28,7 +28,7 @@ const MIB = 2 ** 20;
 export interface BundleImportsOptions {
   readonly home: Pick<Home, 'store'>;
   readonly stores: LineageStores;
-  readonly artifacts: Pick<Artifacts, 'append' | 'sync' | 'remove'>;
+  readonly artifacts: Pick<Artifacts, 'append' | 'syncLarge' | 'remove'>;
   readonly sessionImport: SessionImport;
   readonly ids: Ids;
 }
@@ -68,10 +68,13 @@ export class BundleImports {
     try {
       const held = await holdStore(this.#options.stores, sessionId);
       return new BundleImport(this.#options, request, sessionId, held.store, async (isKept) => {
-        held.release();
-        await held.released;
-        if (!isKept) await this.#options.stores.remove(sessionId, () => true);
-        this.#arriving.delete(sessionId);
+        try {
+          held.release();
+          await held.released;
+          if (!isKept) await this.#options.stores.remove(sessionId, () => true);
+        } finally {
+          this.#arriving.delete(sessionId);
+        }
       });
     } catch (error) {
       this.#arriving.delete(sessionId);
@@ -153,7 +156,7 @@ export class BundleImport {
       this.#decompression.end();
       await this.#read;
       const bundle = this.#reader.finish();
-      if (this.#contentBytes > 0) this.#options.artifacts.sync(this.#sessionId, ARTIFACT);
+      if (this.#contentBytes > 0) await this.#options.artifacts.syncLarge(this.#sessionId, ARTIFACT);
       await failpoint('import.after-contents');
       await this.#publish(bundle);
       await failpoint('import.after-publish');
@@ -179,15 +182,21 @@ export class BundleImport {
     this.#failure ??= new HoldfastError('cancelled', 'The session was not imported');
     this.#decompression.destroy();
     await this.#read.catch(() => undefined);
-    this.#options.artifacts.remove(this.#sessionId);
-    await this.#end(false);
+    try {
+      this.#options.artifacts.remove(this.#sessionId);
+    } finally {
+      await this.#end(false);
+    }
   }
 
   async #end(isKept: boolean): Promise<void> {
     if (this.#isOver) return;
     this.#isOver = true;
-    await this.#packs.close();
-    await this.#release(isKept);
+    try {
+      await this.#packs.close();
+    } finally {
+      await this.#release(isKept);
+    }
   }
 
   async #readAll(): Promise<void> {

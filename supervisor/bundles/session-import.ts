@@ -77,7 +77,7 @@ export class SessionImport {
     const { home, session, keyId } = bundle;
     const { sessionId } = target;
     const history = bundle.events.map((event) => ({ ...event, at: new Date(event.at).toISOString() }));
-    const told = endedTurns(history.map((event) => entryOf(event)));
+    const told = endedTurns(mapped(history, entryOf));
     const turnIds = new Map(told.map(({ id }) => [id, ids.next('turn')]));
     const others = new Map([
       ...session.snapshots.map(({ id }) => [id, ids.next('snp')] as const),
@@ -113,7 +113,7 @@ export class SessionImport {
       },
       { type: 'session.updated', data: { tags, pinned, starred } },
     ];
-    const state = replay(entries.map((entry, at) => asEvent(sessionId, at + 1, entry)));
+    const state = replay(mapped(entries, (entry, at) => asEvent(sessionId, at + 1, entry)));
     sessions.insert({ ...row, about: state?.about ?? null, model: state?.model ?? null });
     for (const entry of entries) this.#adoptContent(bundle, target, contentOf(entry));
     events.append(sessionId, entries);
@@ -197,6 +197,11 @@ export class SessionImport {
     const { version } = this.#options.profiles.getOrThrow(profile);
     this.#options.bases.put({ ...base, sessionId: id, lineage, seededAt: madeAt, codeVersion: version });
   }
+}
+
+/** One at a time: a history is large. */
+function* mapped<T, U>(items: readonly T[], map: (item: T, at: number) => U): Generator<U> {
+  for (const [at, item] of items.entries()) yield map(item, at);
 }
 
 function entryOf({ type, data, at }: { type: string; data: unknown; at: string }): EventEntry {

@@ -64,16 +64,41 @@ export interface ProjectedSession extends Pick<SessionRow, (typeof PROJECTED_SES
   readonly turns: readonly ProjectedTurn[];
 }
 
-/** The state after these events; null before `session.created`. Pure: the same events give the same state. */
+/**
+ * The state after these events; null before `session.created`. Pure: the same events give the same state. Takes time in proportion to
+ * the events, however many turns there are.
+ */
 export function replay(events: Iterable<SessionEvent>): ProjectedSession | null {
   let state: ProjectedSession | null = null;
-  for (const event of events) state = applyEvent(state, event);
-  return state;
+  const turns = new Map<string, ProjectedTurn>();
+  for (const event of events) {
+    const entry = parseEvent(event);
+    if (entry?.type === 'session.created') turns.clear();
+    const isOfOne = state !== null && entry !== null && isOfTurn(entry);
+    if (isOfOne) applyToMap(turns, entry);
+    state = applyParsed(state, event, isOfOne ? null : entry);
+  }
+  const whole: ProjectedSession | null = state;
+  return whole && { ...whole, turns: [...turns.values()] };
+}
+
+function applyToMap(turns: Map<string, ProjectedTurn>, entry: TurnEntry): void {
+  const { turnId } = entry.data;
+  const turn = turns.get(turnId);
+  if (entry.type === 'turn.queued') turns.set(turnId, queued(entry.data));
+  else if (turn !== undefined) turns.set(turnId, applyToTurn(turn, entry));
 }
 
 /** Applies one event. An unknown event type changes only the seq. */
 export function applyEvent(state: ProjectedSession | null, event: SessionEvent): ProjectedSession | null {
-  const entry = parseEvent(event);
+  return applyParsed(state, event, parseEvent(event));
+}
+
+function applyParsed(
+  state: ProjectedSession | null,
+  event: SessionEvent,
+  entry: EventEntry | null,
+): ProjectedSession | null {
   if (entry?.type === 'session.created') return { ...created(event.sessionId, entry), lastSeq: event.seq };
   if (state === null) return null;
   return { ...(entry === null ? state : applyEntry(state, entry)), lastSeq: event.seq };
@@ -190,6 +215,10 @@ function definedMembers<T extends object>(data: T): { [K in keyof T]?: Exclude<T
 }
 
 type TurnEntry = Extract<EventEntry, { type: `turn.${string}` }>;
+
+function isOfTurn(entry: EventEntry): entry is TurnEntry {
+  return entry.type.startsWith('turn.');
+}
 
 function applyToTurns(turns: readonly ProjectedTurn[], entry: TurnEntry): readonly ProjectedTurn[] {
   if (entry.type === 'turn.queued') return [...turns, queued(entry.data)];

@@ -63,10 +63,10 @@ export class AutomaticManifests {
       await setTimeout(DELAY_MS, undefined, { signal }).catch(() => undefined);
       const due = signal.aborted ? undefined : this.#waiting.shift();
       if (due === undefined) return;
-      const session = sessions.get(due.sessionId);
-      if (session === null) continue;
       try {
-        await manifests.keep(session, due);
+        // Its row may be damaged, too.
+        const session = sessions.get(due.sessionId);
+        if (session !== null) await manifests.keep(session, due);
       } catch (error) {
         const { sentence: why } = HoldfastError.from(error);
         log.warn('a manifest could not be made', { session: due.sessionId, reason: due.reason, why });

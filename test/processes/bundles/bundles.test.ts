@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { parseHash } from '../../../snapshot-format/objects.ts';
 import { replay, projectionMismatches } from '../../../supervisor/history/projection.ts';
@@ -233,6 +233,21 @@ test('a client that leaves takes what it sent along, and nobody else may use its
   await other.bundles.abort(bundle, {});
   await other.bundles.abort(bundle, OWNER);
   expectNothingOf(other);
+});
+
+test('what cannot be removed leaves no lock behind', async () => {
+  const { file, key } = await madeOnce();
+  const other = bundleHome();
+  const bundle = await other.bundles.beginImport({ profile: 'counter', key }, OWNER);
+  await other.bundles.append(bundle, OWNER, file.subarray(0, file.length - 100));
+  await vi.waitUntil(() => readdirSync(other.home.artifacts).length > 0, { timeout: 60_000 });
+  const [sessionId = ''] = readdirSync(other.home.artifacts);
+  vi.spyOn(other.artifacts, 'remove').mockImplementationOnce(() => {
+    throw new HoldfastError('internal', 'not now');
+  });
+  expect((await rejectedError(other.bundles.abort(bundle, OWNER))).code).toBe('internal');
+  await other.stores.useExclusively(sessionId, () => Promise.resolve());
+  expect(other.imports.isArriving(sessionId)).toBe(false);
 });
 
 describe('a bundle that is not as it was made', () => {

@@ -263,6 +263,28 @@ describe('replaying a history', () => {
     expect(compare()).toEqual([`${turnId(2)}: in the history only`, `${turnId(1)}: in the rows only`]);
   });
 
+  test('all events at once give what they give one by one', () => {
+    const { log } = given(1);
+    const queued = (n: number): Parameters<typeof log.append>[1][number] => ({
+      type: 'turn.queued',
+      data: {
+        ...{ turnId: turnId(n), kind: 'command', inputBytes: n, preview: '', content: null, timeoutMs: 1 },
+      },
+    });
+    const output = (n: number): Parameters<typeof log.append>[1][number] => ({
+      type: 'turn.output',
+      data: { turnId: turnId(n), stream: 'stdout', offset: 0, bytes: n + 1, content: null },
+    });
+    log.append(SESSION, [queued(1), queued(2), output(2), output(3), queued(3), output(1), output(3)]);
+    const history = log.read(SESSION);
+    let state: ReturnType<typeof replay> = null;
+    for (const event of history) state = applyEvent(state, event);
+    expect(replay(history)).toEqual(state);
+    expect(state?.turns.map(({ id, stdoutBytes }) => [id, stdoutBytes])).toEqual(
+      [1, 2, 3].map((n) => [turnId(n), n + 1]),
+    );
+  });
+
   test('skips unknown event types, and begins with session.created', () => {
     const { log } = given(1);
     const [created] = log.read(SESSION);

@@ -1,6 +1,7 @@
 import { chmodSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { describe, expect, test, vi } from 'vitest';
 import { readPublicKey } from '../../../protocol/envelope.ts';
+import { HoldfastError } from '../../../protocol/errors.ts';
 import type { EventEntry } from '../../../protocol/events.ts';
 import { ENVELOPE_CHARACTERS, MANIFEST_LIMITS } from '../../../protocol/manifest.ts';
 import { verifyManifest } from '../../../protocol/manifest-verification.ts';
@@ -401,6 +402,24 @@ describe('manifests that nobody asked for', () => {
     database.run("UPDATE sessions SET status = 'deleted' WHERE id = ?", row.id);
     rows.insert(row.id, { id: 'man-aaaaaaaaaaaaaaaa', reason: 'resume', snapshotId: null, madeAt: 1 }, '{}');
     expect(rows.listOf(row.id)).toEqual([]);
+  });
+
+  test('of a session whose row is damaged are a line in the log, and stop no others', async () => {
+    const { row, events, manifests } = given();
+    const warnings: unknown[] = [];
+    const sessions = {
+      get: vi
+        .fn<(id: string) => SessionRow | null>(() => row)
+        .mockImplementationOnce(() => {
+          throw new HoldfastError('home_damaged', 'The row is damaged');
+        }),
+    };
+    const warn: Log['warn'] = (_what, fields) => void warnings.push(fields);
+    const automatic = new AutomaticManifests({ events, manifests, sessions, log: { ...log, warn } });
+    events.append(row.id, [startedSandbox('one'), startedSandbox('two')]);
+    await until(() => manifests.list(row).manifests.length === 1);
+    expect(warnings).toMatchObject([{ session: row.id, reason: 'resume' }]);
+    await automatic.close();
   });
 
   test('that cannot be made stop no others', async () => {
