@@ -2,7 +2,7 @@ import { lstat, mkdir, realpath, rmdir, unlink } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { HoldfastError } from '../protocol/errors.ts';
 import type { RawPath } from '../project/raw-path.ts';
-import { withoutFilters } from './filters.ts';
+import { withLfsAlone, withoutFilters } from './filters.ts';
 import type { Git } from './git.ts';
 import type { Repository } from './repository.ts';
 import { WorkingFiles, writeNew } from './working-files.ts';
@@ -99,21 +99,29 @@ export interface Attributes {
   readonly to: { readonly mode: string; readonly blob: string } | null;
 }
 
+export interface NewWorktree {
+  /** Absolute path of its folder. */
+  readonly worktree: string;
+  readonly branch: string;
+  readonly tree: string;
+  /** The attribute files that the handoff changes. */
+  readonly attributes: readonly Attributes[];
+  /** All files that it changes. */
+  readonly changed: readonly RawPath[];
+}
+
 /**
- * Checks out the branch into a new worktree. Filters are chosen by the attributes of the commit that the handoff starts from: the
- * files are written while those are in the index, and the agent's attributes come last, as plain bytes.
+ * Checks out the branch into a new worktree. No filter but Git LFS runs, for files that the attributes of the commit choose which
+ * the handoff starts from: they are written while those are in the index, and the agent's attributes come last, as plain bytes.
  */
 export async function addWorktree(
   git: Git,
-  worktree: string,
-  branch: string,
-  tree: string,
-  attributes: readonly Attributes[],
+  { worktree, branch, tree, attributes, changed }: NewWorktree,
 ): Promise<void> {
   await git.run(['worktree', 'add', '--no-checkout', '--quiet', '--', worktree, branch], {
     what: 'The worktree could not be made',
   });
-  const inside = git.in(worktree);
+  const inside = await withLfsAlone(git.in(worktree), changed);
   await inside.run(['read-tree', tree]);
   if (attributes.length > 0)
     await setIndex(inside, attributes, ({ from }) => (from === null ? null : { mode: '100644', blob: from }));

@@ -14,7 +14,7 @@ import {
 } from './branch.ts';
 import type { HandoffConnection } from './changes.ts';
 import { commitTree, proposeMessage, withTrailers, writeTree } from './commit.ts';
-import { requireForeignFilters } from './filters.ts';
+import { requireNoOtherFilters } from './filters.ts';
 import { requireFreeFolder, writeFolder } from './folder.ts';
 import { isBeingMade, type Journal, type JournalOf, Journals, whileRunning } from './journal.ts';
 import { formatPatch, withPrivateObjects } from './patch.ts';
@@ -150,13 +150,10 @@ class Handoff {
     const worktree =
       to === 'worktree' ? await chooseWorktree(repository, this.#options.folder, branch) : null;
     const { resolved, onto } = await this.#ontoCommit(repository);
-    if (worktree !== null)
-      await requireForeignFilters(
-        git,
-        resolved.edits.map((edit) => edit.path),
-      );
+    const changed = resolved.edits.map((edit) => edit.path);
     this.#options.onProgress?.('Writing the commit');
     const tree = await writeTree(git, onto, resolved.edits, contents);
+    if (worktree !== null) await requireNoOtherFilters(git, { onto, tree, changed });
     const commit = await commitTree(git, { tree, parent: onto, message: this.#message() });
     const record = { branch, commit, tree };
     await this.#record('approved', record);
@@ -174,7 +171,8 @@ class Handoff {
       await journals.write(journal);
       if (worktree !== null) {
         this.#options.onProgress?.('Writing the worktree');
-        await addWorktree(git, worktree, branch, tree, await this.#attributes(repository, onto, tree));
+        const attributes = await this.#attributes(repository, onto, tree);
+        await addWorktree(git, { worktree, branch, tree, attributes, changed });
       }
     } catch (error) {
       await this.#takeBack(git.withoutSignal(), journal);

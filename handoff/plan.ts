@@ -7,10 +7,10 @@ import type { Risk } from '../protocol/risk.ts';
 import { fromText, type RawPath, readable } from '../project/raw-path.ts';
 import { type Change, type HandoffConnection, listChanges, type TreeNames } from './changes.ts';
 import { Contents } from './contents.ts';
+import { readFilters } from './filters.ts';
 import { findCollisions, whyRefused } from './path-check.ts';
 import { matchesPattern, quarantineReasons } from './quarantine.ts';
 import { type CommittedEntry, readCommit, type Repository } from './repository.ts';
-import { withIndexOf } from './temporary-index.ts';
 
 const MAX_IGNORE_FILES = 200;
 const MAX_IGNORE_BYTES = 64 * 1024;
@@ -294,27 +294,12 @@ async function requireNoFilters(
 ): Promise<void> {
   const hasAttributes = [...committed.keys()].some((path) => /(?:^|\/)\.gitattributes$/.test(path));
   if (!hasAttributes) return;
-  const attributes = (await readAttributes(git, onto, travels)).filter(({ value }) => FILTERED.test(value));
-  const [first] = attributes;
+  const paths = travels.map(({ path }) => path);
+  const filtered = (await readFilters(git, onto, paths)).filter(({ filter }) => FILTERED.test(filter));
+  const [first] = filtered;
   if (first === undefined) return;
   throw new HoldfastError('not_supported', 'The changes were not handed over', {
-    why: `${readable(first.path)} and ${attributes.length - 1} others go through the filter ${first.value}`,
+    why: `${readable(first.path)} and ${filtered.length - 1} others go through the filter ${first.filter}`,
     next: 'choose other files with --paths, or hand off with --to dir',
-  });
-}
-
-async function readAttributes(
-  git: Repository['git'],
-  onto: string,
-  travels: readonly PlannedChange[],
-): Promise<{ readonly path: RawPath; readonly value: string }[]> {
-  return await withIndexOf(git, onto, async (env) => {
-    const input = Buffer.from(travels.map(({ path }) => `${path}\0`).join(''), 'latin1');
-    const output = await git.bytes(['check-attr', '--cached', '-z', '--stdin', 'filter'], { input, env });
-    const parts = output.toString('latin1').split('\0');
-    const found: { path: RawPath; value: string }[] = [];
-    for (let at = 0; at + 2 < parts.length; at += 3)
-      found.push({ path: parts[at] ?? '', value: parts[at + 2] ?? '' });
-    return found;
   });
 }

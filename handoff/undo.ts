@@ -1,19 +1,19 @@
 import { lstat, realpath } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { HoldfastError } from '../protocol/errors.ts';
-import { fromBytes, type RawPath, readable } from '../project/raw-path.ts';
+import { fromBytes, type RawPath } from '../project/raw-path.ts';
 import { releaseFolder } from './branch.ts';
 import { withoutFilters } from './filters.ts';
-import { commitOver, forgottenCommits } from './forgotten-commits.ts';
+import { forgottenCommits } from './forgotten-commits.ts';
 import type { Git } from './git.ts';
 import { isBeingMade, type Journal, type JournalOf, Journals } from './journal.ts';
+import { keepCommits, keepWork, keptRefOf } from './kept-work.ts';
+import { listed } from './listed.ts';
 import type { Repository } from './repository.ts';
-import { withIndexOf } from './temporary-index.ts';
 import { dropUndoRef, revertTree } from './working-tree.ts';
 import { WorkingFiles } from './working-files.ts';
+import { changesIn, isMissing } from './worktree-changes.ts';
 import { worktrees } from './worktrees.ts';
-
-const MAX_LISTED = 20;
 
 export interface Undone {
   readonly journal: Journal;
@@ -155,10 +155,11 @@ async function takeBackWorktree(
   await requireNotCheckedOut(git, journal, journal.worktree);
   let keptRef: string | null = null;
   if (await isWorktreeOf(git, journal)) {
-    const inside = await insideOf(git, journal);
+    const inside = await withoutFilters(git.in(journal.worktree));
     await requireNoSubmodules(inside);
     const head = await inside.text(['rev-parse', '--verify', 'HEAD']);
-    const changed = await changedPaths(inside);
+    const { changes, intact } = await changesIn(inside);
+    const changed = changes.map(({ path }) => path);
     const forgotten = await forgottenIn(git, journal, inside, head);
     if (changed.length > 0 || head !== journal.commit || forgotten.length > 0) {
       if (!force) {
@@ -174,7 +175,7 @@ async function takeBackWorktree(
         });
       }
       keptRef = keptRefOf(journal);
-      await keepWork(inside, head, forgotten, keptRef);
+      await keepWork(inside, keptRef, { head, forgotten, intact });
     }
     // Git has locked one whose making was interrupted.
     const all = journal.state === 'making' ? ['--force', '--force'] : ['--force'];
@@ -201,22 +202,6 @@ async function forgottenIn(
 function saidOf(forgotten: readonly string[]): string {
   const names = listed(forgotten.map((commit) => commit.slice(0, 12)));
   return `commits that were made since and that no branch has any more: ${names}`;
-}
-
-/** Git in the worktree. No filter runs there because of attributes that the agent wrote. */
-async function insideOf(git: Git, { worktree, commit }: JournalOf<'worktree'>): Promise<Git> {
-  const inside = git.in(worktree);
-  const changed = await inside.bytes([
-    'diff-tree',
-    '-r',
-    '-z',
-    '--name-only',
-    '--no-renames',
-    `${commit}^`,
-    commit,
-  ]);
-  const isAttributes = (path: RawPath): boolean => /(?:^|\/)\.gitattributes$/.test(path);
-  return fromBytes(changed).split('\0').some(isAttributes) ? await withoutFilters(inside) : inside;
 }
 
 /** Whether the folder is still the worktree that the handoff made: something else of that name is the person's. */
@@ -249,52 +234,14 @@ async function deleteBranch(git: Git, journal: BranchJournal, force: boolean): P
         next: 'move them to another branch, or repeat with --force, which keeps them under a reference',
       });
     }
-    keptRef = `${keptRefOf(journal)}-branch`;
-    const tree = `${now}^{tree}`;
-    const kept =
-      forgotten.length === 0 ? now : await commitOver(git, { tree, parent: now, others: forgotten });
-    await git.run(['update-ref', keptRef, kept]);
+    keptRef = keptRefOf(journal);
+    await keepCommits(git, keptRef, now, forgotten);
   }
   await git.run(['update-ref', '-d', `refs/heads/${journal.branch}`, now], {
     what: `The branch ${journal.branch} could not be deleted`,
   });
   await git.ask(['config', '--local', '--remove-section', `branch.${journal.branch}`]);
   return keptRef;
-}
-
-function keptRefOf({ handoff }: Journal): string {
-  return `refs/holdfast/kept/${handoff}`;
-}
-
-/** All files of the worktree, ignored ones too, and the forgotten commits, as a commit that the reference names. */
-async function keepWork(
-  inside: Git,
-  head: string,
-  forgotten: readonly string[],
-  reference: string,
-): Promise<void> {
-  const commit = await withIndexOf(inside, head, async (env) => {
-    await inside.run(['add', '--all', '--force', '.'], { env });
-    const tree = await inside.text(['write-tree'], { env });
-    await requireNoNested(inside, head, tree);
-    return await commitOver(inside, { tree, parent: head, others: forgotten });
-  });
-  await inside.run(['update-ref', reference, commit]);
-}
-
-/** Errors: `conflict` with a repository inside the worktree: git keeps only its name, and not what is in it. */
-async function requireNoNested(inside: Git, head: string, tree: string): Promise<void> {
-  const linksOf = async (of: string): Promise<string[]> =>
-    fromBytes(await inside.bytes(['ls-tree', '-r', '-z', '--full-tree', of]))
-      .split('\0')
-      .filter((line) => line.startsWith('160000 '));
-  const known = new Set(await linksOf(head));
-  const nested = (await linksOf(tree)).filter((line) => !known.has(line));
-  if (nested.length === 0) return;
-  throw new HoldfastError('conflict', 'The handoff was not taken back', {
-    why: `repositories of their own inside the worktree cannot be kept: ${listed(nested.map((line) => line.slice(line.indexOf('\t') + 1)))}`,
-    next: 'move them away, and repeat',
-  });
 }
 
 /**
@@ -317,35 +264,6 @@ async function requireNoSubmodules(inside: Git): Promise<void> {
   });
 }
 
-interface Changed {
-  /** The two letters of `git status`. */
-  readonly state: string;
-  readonly path: RawPath;
-}
-
-/**
- * Everything that differs from the commit that is checked out, with untracked and ignored files. The worktree's own index may say
- * of files that nobody is to look at them: one of our own does not.
- */
-async function changesIn(inside: Git): Promise<Changed[]> {
-  const status = async (env: Readonly<Record<string, string>>): Promise<Changed[]> => {
-    const flags = ['--porcelain=v1', '-z', '--no-renames', '--untracked-files=all', '--ignored=traditional'];
-    const listing = await inside.bytes(['status', ...flags], { env });
-    return fromBytes(listing)
-      .split('\0')
-      .filter((entry) => entry.length > 3)
-      .map((entry) => ({ state: entry.slice(0, 2), path: entry.slice(3) }));
-  };
-  const seen = await status({});
-  const known = new Set(seen.map(({ path }) => path));
-  const hidden = await withIndexOf(inside, 'HEAD', status);
-  return [...seen, ...hidden.filter(({ path }) => !known.has(path))];
-}
-
-async function changedPaths(inside: Git): Promise<RawPath[]> {
-  return (await changesIn(inside)).map(({ path }) => path);
-}
-
 async function takeBackUnfinished(repository: Repository, journal: Journal): Promise<void> {
   const { git } = repository;
   switch (journal.to) {
@@ -363,23 +281,19 @@ async function takeBackUnfinished(repository: Repository, journal: Journal): Pro
 /** Whether nothing was missing but the note of its end: the person may work in that worktree since. */
 async function isComplete(git: Git, journal: Journal): Promise<boolean> {
   if (journal.to !== 'worktree' || !(await isWorktreeOf(git, journal))) return false;
-  const inside = await insideOf(git, journal);
+  const inside = await withoutFilters(git.in(journal.worktree));
   const head = await inside.ask(['symbolic-ref', '--quiet', 'HEAD']);
   const commit = await inside.ask(['rev-parse', '--verify', '--quiet', 'HEAD']);
   if (head !== `refs/heads/${journal.branch}` || commit !== journal.commit) return false;
   const isIndexed = (await inside.ask(['diff-index', '--cached', '--quiet', 'HEAD', '--'])) !== null;
-  return isIndexed && !(await changesIn(inside)).some(isMissing);
-}
-
-function isMissing({ state }: Changed): boolean {
-  return state.trim() === 'D';
+  return isIndexed && !(await changesIn(inside)).changes.some(isMissing);
 }
 
 /** A worktree whose files were being written: files are missing, but nothing may have been added, changed or committed. */
 async function takeBackUnfinishedWorktree(git: Git, journal: JournalOf<'worktree'>): Promise<void> {
   await requireNotCheckedOut(git, journal, journal.worktree);
   if (await isWorktreeOf(git, journal)) {
-    const inside = await insideOf(git, journal);
+    const inside = await withoutFilters(git.in(journal.worktree));
     const refuse = (why: string): HoldfastError =>
       new HoldfastError('conflict', 'An interrupted handoff was not taken back', {
         why: `the worktree ${journal.worktree} has ${why}`,
@@ -389,7 +303,7 @@ async function takeBackUnfinishedWorktree(git: Git, journal: JournalOf<'worktree
     const commit = await inside.ask(['rev-parse', '--verify', '--quiet', 'HEAD']);
     if (head !== `refs/heads/${journal.branch}` || commit !== journal.commit)
       throw refuse('something else checked out, or commits that were added since');
-    const added = (await changesIn(inside)).filter(
+    const added = (await changesIn(inside)).changes.filter(
       (one) => !isMissing(one) && !/(?:^|\/)\.gitattributes$/.test(one.path),
     );
     if (added.length > 0) throw refuse(`other files: ${listed(added.map(({ path }) => path))}`);
@@ -411,9 +325,4 @@ async function requireNotCheckedOut(git: Git, journal: BranchJournal, own: strin
     why: `the branch ${branch} is checked out in ${other.path}`,
     next: 'check out another branch there first',
   });
-}
-
-function listed(paths: readonly RawPath[]): string {
-  const more = paths.length > MAX_LISTED ? ` and ${paths.length - MAX_LISTED} more` : '';
-  return paths.slice(0, MAX_LISTED).map(readable).join(', ') + more;
 }

@@ -181,7 +181,8 @@ export async function dropUndoRef(git: Git, { undoRef }: Pick<TreeJournal, 'undo
   await git.run(['update-ref', '-d', undoRef]);
 }
 
-async function readBlobs(git: Git, ids: readonly string[]): Promise<Map<string, Buffer>> {
+/** Their contents by their ids. Errors: `conflict` if one is missing. */
+export async function readBlobs(git: Git, ids: readonly string[]): Promise<Map<string, Buffer>> {
   const output = await git.bytes(['cat-file', '--batch'], {
     input: Buffer.from(ids.map((id) => `${id}\n`).join('')),
   });

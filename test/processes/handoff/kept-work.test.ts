@@ -103,6 +103,50 @@ test('an unfinished worktree in which commits were made and forgotten stays', as
   repository.git('merge-base', '--is-ancestor', commit, keptRef ?? 'no reference');
 });
 
+/** The undo by force, stopped when it has kept the work: git removes no locked worktree. */
+async function stoppedUndo(repository: PersonsRepository, folder: string): Promise<void> {
+  repository.git('worktree', 'lock', folder);
+  expect(await failureOf(undoHandoff(await open(repository.folder), { force: true }))).toContain('removed');
+  repository.git('worktree', 'unlock', folder);
+}
+
+test('an undo by force that died half-way and is repeated drops nothing of what it had kept', async () => {
+  const { repository, connection } = await prepared();
+  const { folder } = await handOff(connection, repository.folder);
+  const worktree = folder ?? '';
+  writeFileSync(join(worktree, 'mine'), 'my work');
+  writeFileSync(join(worktree, 'other'), 'other work');
+  await stoppedUndo(repository, worktree);
+  const kept = repository.git('for-each-ref', 'refs/holdfast/kept');
+  // Git had removed a part: nothing is new, and the reference shows all.
+  rmSync(join(worktree, 'mine'));
+  await stoppedUndo(repository, worktree);
+  expect(repository.git('for-each-ref', 'refs/holdfast/kept')).toBe(kept);
+  writeFileSync(join(worktree, 'other'), 'newer work');
+  const { keptRef } = await undoHandoff(await open(repository.folder), { force: true });
+  expect(repository.git('for-each-ref', '--format=%(refname)', 'refs/holdfast/kept').trim()).toBe(keptRef);
+  expect(repository.git('show', `${keptRef}:other`)).toBe('newer work');
+  expect(repository.git('show', `${keptRef}^2:mine`)).toBe('my work');
+  expect(repository.git('show', `${keptRef}^2:other`)).toBe('other work');
+});
+
+test('commits of the branch are kept beside the work of the worktree, under the reference that is named', async () => {
+  const { repository, connection } = await prepared();
+  const { folder, branch } = await handOff(connection, repository.folder);
+  const worktree = folder ?? '';
+  writeFileSync(join(worktree, 'mine'), 'my work');
+  repository.gitIn(worktree, 'checkout', '-q', '--detach');
+  const elsewhere = join(repository.folder, '../elsewhere');
+  repository.git('worktree', 'add', '-q', elsewhere, branch ?? '');
+  repository.gitIn(elsewhere, 'commit', '-q', '--allow-empty', '-m', 'on the branch');
+  const commit = repository.gitIn(elsewhere, 'rev-parse', 'HEAD').trim();
+  repository.git('worktree', 'remove', '--force', elsewhere);
+  const { keptRef } = await undoHandoff(await open(repository.folder), { force: true });
+  collectAll(repository);
+  expect(repository.git('show', `${keptRef}:mine`)).toBe('my work');
+  repository.git('merge-base', '--is-ancestor', commit, keptRef ?? 'no reference');
+});
+
 /** As if the client had been killed before it could note the end. */
 async function interrupt(repository: PersonsRepository): Promise<Journals> {
   const journals = new Journals(join(repository.folder, '.git'));

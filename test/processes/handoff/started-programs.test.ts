@@ -6,10 +6,8 @@ import type { HandoffConnection } from '../../../handoff/changes.ts';
 import type { TracedClientOptions } from '../../fixtures/handoff/traced-client.ts';
 import {
   type Files,
-  failureOf,
   GIT_ENV,
   handedOverSession,
-  handOff,
   PersonsRepository,
 } from '../../fixtures/handoff/handoff-fixture.ts';
 import { temporaryDirectory } from '../../fixtures/store/temporary-home.ts';
@@ -147,25 +145,3 @@ test.skipIf(!canTrace)(
     expect(readFileSync(join(top, 'handed-over/a'), 'utf8')).toBe('changed\n');
   },
 );
-
-test('a filter of the person that is a file of the tree does not run as the agent changed it', async () => {
-  const { repository, mark } = prepared();
-  const before: Files = {
-    'a.dat': 'data\n',
-    b: '1\n',
-    '.gitattributes': '*.dat filter=local\n',
-    'tools/smudge': { run: '#!/bin/sh\ncat\n' },
-  };
-  const head = repository.commit(before);
-  repository.git('config', 'filter.local.smudge', './tools/smudge %f');
-  const { connection } = await handedOverSession(
-    before,
-    { ...before, 'tools/smudge': marks(mark) },
-    { head },
-  );
-  expect(await failureOf(handOff(connection, repository.folder, { released: ['**'] }))).toContain(
-    'tools/smudge',
-  );
-  await handOff(connection, repository.folder, { to: 'branch', released: ['**'] });
-  expect(existsSync(mark) ? readFileSync(mark, 'utf8') : '').not.toContain('ran');
-});
