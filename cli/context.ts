@@ -100,7 +100,11 @@ export class Context {
     const { io } = this;
     const line = pagerOf(io.env);
     if (this.json || wanted === false || !this.stdout.isTTY || line === null) return;
-    if (io.openPager !== undefined) this.#pager = new Pager(io.openPager, line);
+    if (io.openPager === undefined) return;
+    this.#pager = new Pager(io.openPager, line, async (text) => {
+      this.progress.hide();
+      await this.stdout.write(text);
+    });
   }
 
   /** Resolves when the person has left the pager; then prints what was said meanwhile. */

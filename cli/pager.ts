@@ -1,16 +1,21 @@
 import { spawn } from 'node:child_process';
 import type { Writable } from 'node:stream';
 import type { CliIo } from './io.ts';
-import { Output } from './output.ts';
+import { BrokenPipeError, Output } from './output.ts';
 
 /** The help of the option of every command that uses the pager. */
 export const NO_PAGER = 'print on the terminal without the pager';
 
+/** When a pager has taken more than this it was started: no pipe holds as much. */
+const KEPT_CHARACTERS = 2 ** 20;
+/** Exit codes of a shell that could not run a program. */
+const NOT_RUN = [126, 127];
+
 /** A program that shows text page by page. */
 export interface PagerProcess {
   readonly input: Writable;
-  /** Resolves when the person has left it, or when it could not be started. Never rejects. */
-  readonly ended: Promise<void>;
+  /** Resolves with true when the person has left it, and with false if it could not be started. Never rejects. */
+  readonly ended: Promise<boolean>;
 }
 
 /** The pager of the person as a line for the shell; null for none. */
@@ -26,8 +31,10 @@ export function spawnPager(line: string, env: CliIo['env']): PagerProcess {
     stdio: ['pipe', 'inherit', 'inherit'],
     env: { LESS: 'FRX', ...env },
   });
-  const ended = new Promise<void>((resolve) => {
-    child.once('close', () => resolve()).once('error', () => resolve());
+  const ended = new Promise<boolean>((resolve) => {
+    child
+      .once('close', (code) => resolve(code === null || !NOT_RUN.includes(code)))
+      .once('error', () => resolve(false));
   });
   return { input: child.stdin, ended };
 }
@@ -42,18 +49,27 @@ export function forPager(text: string): string {
   });
 }
 
-/** The output of one command in a pager, from its first line on. What is said beside it waits until the person has left. */
+/**
+ * The output of one command in a pager, from its first line on, or on the terminal where the pager cannot be started. What is said beside
+ * it waits until the person has left.
+ */
 export class Pager {
   readonly #open: (line: string) => PagerProcess;
   readonly #line: string;
+  readonly #print: (text: string) => Promise<void>;
   readonly #notes: string[] = [];
+  /** What the pager got, until it is known that it was started; then null. */
+  #kept: string[] | null = [];
+  #keptCharacters = 0;
   #process: PagerProcess | null = null;
   #output: Output | null = null;
+  #isMissing = false;
 
-  /** `line`: as `pagerOf` gives it. */
-  constructor(open: (line: string) => PagerProcess, line: string) {
+  /** `line`: as `pagerOf` gives it. `print`: to the terminal itself. */
+  constructor(open: (line: string) => PagerProcess, line: string, print: (text: string) => Promise<void>) {
     this.#open = open;
     this.#line = line;
+    this.#print = print;
   }
 
   get isOpen(): boolean {
@@ -62,9 +78,21 @@ export class Pager {
 
   /** Rejects with BrokenPipeError when the person has left. */
   async write(text: string): Promise<void> {
+    if (this.#isMissing) {
+      await this.#print(text);
+      return;
+    }
     this.#process ??= this.#open(this.#line);
     this.#output ??= new Output(this.#process.input);
-    await this.#output.write(forPager(text));
+    this.#kept?.push(text);
+    this.#keptCharacters += text.length;
+    try {
+      await this.#output.write(forPager(text));
+      if (this.#keptCharacters > KEPT_CHARACTERS) this.#kept = null;
+    } catch (error) {
+      if (!(error instanceof BrokenPipeError) || (await this.#process.ended)) throw error;
+      await this.#printKept();
+    }
   }
 
   /** For standard error, after the pager. */
@@ -74,11 +102,24 @@ export class Pager {
 
   /** Resolves with what was noted when the person has left. */
   async end(): Promise<readonly string[]> {
-    const { input, ended } = this.#process ?? {};
-    input?.end();
-    await ended;
+    if (this.#process !== null) {
+      this.#process.input.end();
+      if (await this.#process.ended) this.#close();
+      else await this.#printKept();
+    }
+    return this.#notes.splice(0);
+  }
+
+  async #printKept(): Promise<void> {
+    const kept = this.#kept ?? [];
+    this.#kept = null;
+    this.#isMissing = true;
+    this.#close();
+    for (const text of kept) await this.#print(text);
+  }
+
+  #close(): void {
     this.#process = null;
     this.#output?.close();
-    return this.#notes.splice(0);
   }
 }

@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { forPager, pagerOf, spawnPager } from '../../../cli/pager.ts';
+import { forPager, Pager, pagerOf, spawnPager } from '../../../cli/pager.ts';
 import { runToEnd } from '../../fixtures/cli/cli-run.ts';
 import { startFakeSupervisor } from '../../fixtures/cli/start-fake-supervisor.ts';
 
@@ -64,6 +64,28 @@ describe('output on a terminal', () => {
 
   test('is left early, and that is no failure', async () => {
     expect(await events('exit 0')).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  test('is printed as ever where the pager cannot be started', async () => {
+    for (const line of ['exec 2>&-; /nonexistent/pager -R', 'exec 2>&-; /dev/null']) {
+      const { code, stdout } = await events(line);
+      expect([code, stdout.split('session.status').length], line).toEqual([0, 2]);
+    }
+    // More than a pipe holds.
+    const pages = Array.from({ length: 20 }, (_, at) => `${at}${'x'.repeat(100_000)}`);
+    const printed: string[] = [];
+    const pager = new Pager(
+      (line) => spawnPager(line, {}),
+      'exec 2>&-; /nonexistent/pager',
+      (text) => {
+        printed.push(text);
+        return Promise.resolve();
+      },
+    );
+    for (const page of pages) await pager.write(page);
+    pager.note('said beside it');
+    expect(await pager.end()).toEqual(['said beside it']);
+    expect(printed).toEqual(pages);
   });
 
   test('does not go through it with --no-pager and --json, or without a terminal', async () => {
