@@ -200,6 +200,7 @@ export class AcpMachine {
     else {
       turn.phase = 'waiting';
       turn.promptEnd = null;
+      this.#budget.onProcessEnded();
     }
   }
 

@@ -103,6 +103,15 @@ export class TurnBudget {
     return true;
   }
 
+  /** The process is gone, and the question with it: the next process is asked about anew. What a person answered counts. */
+  onProcessEnded(): void {
+    const turn = this.#turn;
+    if (turn === null) return;
+    const answer = turn.budget.question?.answer ?? null;
+    turn.budget.question = null;
+    if (answer === 'stop') this.#options.end(stoppedAtBudgetOutcome(describeUse(turn)));
+  }
+
   postpone(ms: number): void {
     const { question = null } = this.#turn?.budget ?? {};
     if (question !== null) question.deadline += ms;

@@ -229,6 +229,23 @@ test('an agent that goes on beyond its budget is found; a cancelled turn ends th
   expect(machine.outcome?.status).toBe('cancelled');
 });
 
+test('a question about the budget goes with the process, and the next one is asked about anew', () => {
+  const machine = givenPrompted(2 ** 30, {}, 'ask', { tokens: 5, cost: null });
+  receive(machine, usage(6, 0));
+  const [question] = machine.takeCommit().asked;
+  machine.processEnded(null);
+  expect(machine.takeCommit().settled).toMatchObject([{ id: question?.id, option: null }]);
+  expect(machine.state.turn?.budget.question).toBeNull();
+  expect(machine.isUnstoppable(1e9)).toBe(false);
+  expect(machine.outcome).toBeNull();
+
+  const stopped = givenPrompted(2 ** 30, {}, 'ask', { tokens: 5, cost: null });
+  receive(stopped, usage(6, 0));
+  stopped.answer(stopped.takeCommit().asked[0]?.id ?? '', answerOf('stop'));
+  stopped.processEnded(null);
+  expect(stopped.outcome?.status).toBe('cancelled');
+});
+
 test('a limit that an agent does not report against is said to have no effect', () => {
   const machine = givenPrompted(2 ** 30, {}, 'ask', { tokens: 5, cost: 1 });
   // What no counter can hold is not reported either.
