@@ -63,9 +63,8 @@ export class SetupLog {
     return this.#last.join(' / ');
   }
 
-  /** A line of ours. */
+  /** A line of ours. What waits for more of its stream goes on waiting: it may be the first half of a secret. */
   append(line: Buffer): void {
-    this.flush();
     this.#keep(this.#redaction?.redact(line) ?? line);
   }
 
@@ -74,6 +73,7 @@ export class SetupLog {
     this.#keep(this.#streams.get(stream)?.push(chunk) ?? chunk);
   }
 
+  /** Call at the end of a step: nothing more of it comes. */
   flush(): void {
     for (const stream of this.#streams.values()) this.#keep(stream.end());
   }

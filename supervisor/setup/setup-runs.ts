@@ -148,6 +148,7 @@ export class SetupRuns {
         onStep: (name) => {
           step = name;
           rows.recordStep(row.id, name);
+          output.flush();
           output.append(Buffer.from(`== ${name}\n`));
           reportProgress(`setup: ${name}`);
         },
@@ -155,6 +156,7 @@ export class SetupRuns {
           ? {}
           : {
               inspect: async (files) => {
+                output.flush();
                 reportProgress('setup: searching the image for secrets');
                 const found = await scanFiles(files, new SecretSearch(secrets), signal);
                 output.append(

@@ -46,6 +46,22 @@ test('keeps no secret, not even one that two streams print together', () => {
   expect(text).toContain('1 other\n[secret KEY]\n2 [network] denied: [secret KEY].example.com\n');
 });
 
+test('keeps no half of a secret either, when a line of ours comes between', () => {
+  const path = logFile();
+  const followed: Buffer[] = [];
+  const redaction = new SecretRedaction([{ name: 'KEY', value: Buffer.from('a-key-of-a-kind') }]);
+  const log = SetupLog.create(path, { redaction, onKept: (bytes) => followed.push(Buffer.from(bytes)) });
+  log.appendOutput(Buffer.from('1 a-key-'), 'stdout');
+  log.append(Buffer.from('[network] denied\n'));
+  log.appendOutput(Buffer.from('of-a-kind\n'), 'stdout');
+  log.close();
+  const expected = '1 [network] denied\n[secret KEY]\n';
+  expect([readSetupLog(path).text.toString(), Buffer.concat(followed).toString()]).toEqual([
+    expected,
+    expected,
+  ]);
+});
+
 test.skipIf(process.platform !== 'linux')('goes on without a file when the disk is full', () => {
   const log = SetupLog.create('/dev/full');
   log.append(Buffer.from('first\n'));
