@@ -7,6 +7,9 @@ import { SnapshotSchema } from './snapshots.ts';
 /** What one message of an upload or a download carries at most. */
 export const BUNDLE_CHUNK_BYTES = 2 * 2 ** 20;
 
+/** Of the history in a bundle. */
+export const MOST_BUNDLE_EVENTS = 20_000;
+
 export const BUNDLE_TYPE = 'urn:holdfast:bundle:1';
 
 /** An upload or a download of a bundle. It belongs to the connection that began it. */

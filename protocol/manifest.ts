@@ -188,6 +188,11 @@ export const ManifestSchema = z.object({
     .default(null),
   /** What prepared the image of the sandbox: equal keys make equal images. Null without a setup. */
   setup: z.object({ key: text, imageId: text.nullable() }).nullable().default(null),
+  /**
+   * The session was imported: `home` wrote its history up to that home's event `eventSeq`, `keyId` signed it, and lists and totals have
+   * nothing of that part. Null for others.
+   */
+  importedFrom: z.object({ home: HomeIdSchema, keyId: hash, eventSeq: count }).nullable().default(null),
   /** The last event and its hash, which covers all events before it. Lists and totals are of the events from `first` on. */
   history: z.object({ seq: count, hash, first: count }),
 });

@@ -14,6 +14,9 @@ import type { LineageStores } from '../snapshots/store/lineage-stores.ts';
 import type { BundleReview, BundleSession, BundleSnapshot } from './bundle-format.ts';
 import { type BundlePlan, BundleWriter } from './bundle-writer.ts';
 
+/** An export holds up whatever removes objects of its lineage. */
+const MOST_MS = 15 * 60_000;
+
 export interface BundleExportsOptions {
   readonly home: Pick<Home, 'id'>;
   readonly stores: LineageStores;
@@ -102,16 +105,20 @@ export class BundleExport {
   #rest: Buffer[] = [];
   #length = 0;
   #ended = false;
+  #failure: HoldfastError | null = null;
+  readonly #deadline: NodeJS.Timeout;
 
-  constructor(bytes: AsyncIterable<Buffer>, release: () => void) {
+  /** `release` lets go of what it holds, `most` ms after the beginning at the latest: a slow client would stop collection with it. */
+  constructor(bytes: AsyncIterable<Buffer>, release: () => void, most = MOST_MS) {
     this.#bytes = bytes[Symbol.asyncIterator]();
     this.#release = release;
+    this.#deadline = setTimeout(() => this.#giveUp(most), most).unref();
   }
 
   /** The next bytes; fewer than BUNDLE_CHUNK_BYTES only at the end. */
   async read(): Promise<{ bytes: Buffer; end: boolean }> {
     while (!this.#ended && this.#length < BUNDLE_CHUNK_BYTES) {
-      const next = await this.#bytes.next();
+      const next = await this.#next();
       this.#ended = next.done === true;
       if (next.done === true) break;
       this.#rest.push(next.value);
@@ -124,7 +131,25 @@ export class BundleExport {
     return { bytes, end: this.#ended && this.#length === 0 };
   }
 
+  async #next(): Promise<IteratorResult<Buffer>> {
+    try {
+      if (this.#failure === null) return await this.#bytes.next();
+    } catch (error) {
+      throw this.#failure ?? error;
+    }
+    throw this.#failure;
+  }
+
+  #giveUp(most: number): void {
+    this.#failure = new HoldfastError('timeout', 'The session was not exported', {
+      why: `it was not read within ${Math.round(most / 60_000)} minutes`,
+      next: 'export it to a disk of the machine that has it, and copy the file from there',
+    });
+    this.#release();
+  }
+
   async close(): Promise<void> {
+    clearTimeout(this.#deadline);
     this.#release();
     await this.#bytes.return?.().catch(() => undefined);
   }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { BUNDLE_TYPE, KeyIdSchema } from '../../protocol/bundles.ts';
+import { BUNDLE_TYPE, KeyIdSchema, MOST_BUNDLE_EVENTS } from '../../protocol/bundles.ts';
 import { ProjectOriginSchema } from '../../protocol/deploy.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { HomeIdSchema, SessionIdSchema, SnapshotIdSchema, TurnIdSchema } from '../../protocol/ids.ts';
@@ -32,7 +32,7 @@ export const BUNDLE_LIMITS = {
   headBytes: 4096,
   sessionBytes: 2 * 2 ** 20,
   eventsBytes: 8 * 2 ** 20,
-  events: 20_000,
+  events: MOST_BUNDLE_EVENTS,
   contents: 20_000,
   contentBytes: 2 ** 30,
   contentsBytes: 16 * 2 ** 30,

@@ -44,6 +44,8 @@ export interface ImportRequest {
   readonly name: string | undefined;
   /** The id of the only key that is accepted. */
   readonly key: string;
+  /** It is that of this home. */
+  readonly isOwn: boolean;
 }
 
 /** Begins imports of bundles. */
@@ -160,8 +162,8 @@ export class BundleImport {
       await failpoint('import.after-contents');
       await this.#publish(bundle);
       await failpoint('import.after-publish');
-      const { profile, name } = this.#request;
-      const target = { sessionId: this.#sessionId, profile, name, artifact: ARTIFACT };
+      const { profile, name, isOwn } = this.#request;
+      const target = { sessionId: this.#sessionId, profile, name, isOwn, artifact: ARTIFACT };
       const imported = around(() => ({
         ...this.#options.sessionImport.insert(bundle, target),
         bundle,

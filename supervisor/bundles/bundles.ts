@@ -102,9 +102,11 @@ export class Bundles {
     owner: object,
   ): Promise<string> {
     this.#options.profiles.getOrThrow(profile);
-    return await this.#begin(owner, async () => ({
-      import: await this.#options.imports.begin({ profile, name, key: key ?? this.#openKey().keyId }),
-    }));
+    return await this.#begin(owner, async () => {
+      const own = this.#openKey().keyId;
+      const request = { profile, name, key: key ?? own, isOwn: (key ?? own) === own };
+      return { import: await this.#options.imports.begin(request) };
+    });
   }
 
   async append(bundle: string, owner: object, bytes: Buffer): Promise<void> {

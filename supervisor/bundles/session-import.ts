@@ -47,6 +47,8 @@ export interface ImportTarget {
   readonly name: string | undefined;
   /** The file of the session that holds the contents. */
   readonly artifact: string;
+  /** The key of this home signed the bundle. */
+  readonly isOwn: boolean;
 }
 
 /** Makes a session of a bundle whose objects and contents are stored already. */
@@ -128,7 +130,9 @@ export class SessionImport {
       this.#options.output.adopt(id, turn.pieces);
     }
     for (const snapshot of snapshots) this.#options.snapshots.insert(snapshot);
-    this.#insertReviews(session, row, others, turnIds);
+    // The accepted tree of one that has ended is what the next one compares with: another home does not choose it.
+    const reviews = session.reviews.filter(({ endedAt }) => endedAt === null || target.isOwn);
+    this.#insertReviews({ ...session, reviews }, row, others, turnIds);
     this.#insertBase(session, row);
     restoreIntents.recordHydration(sessionId, main);
     return { row, snapshot: main };
@@ -156,7 +160,7 @@ export class SessionImport {
   }
 
   #insertReviews(
-    { reviews, comments }: BundleSession,
+    { reviews, comments, snapshots }: BundleSession,
     { id: sessionId, lineage }: SessionRow,
     others: ReadonlyMap<string, string>,
     turnIds: ReadonlyMap<string, string>,
@@ -167,12 +171,16 @@ export class SessionImport {
     for (const { decisions, id, baseSnapshot, targetSnapshot, baseSpec, ...review } of reviews) {
       const reviewId = others.get(id) ?? ids.next('rev');
       const target = others.get(targetSnapshot);
-      if (target === undefined) throw refusedBundle('its review is of a snapshot that it does not hold');
+      const { root } = snapshots.find(({ id: one }) => one === targetSnapshot) ?? {};
+      if (target === undefined || root !== review.targetRoot)
+        throw refusedBundle('its review is of a snapshot that it does not hold');
       reviewRows.insert({
         ...review,
         ...{ id: reviewId, sessionId, lineage, targetSnapshot: target },
         baseSnapshot: baseSnapshot === null ? null : (others.get(baseSnapshot) ?? null),
         baseSpec: newBase(baseSpec, others, turnIds),
+        // It follows from the decisions, and is made of them when it is needed.
+        acceptedRoot: review.endedAt === null ? null : review.acceptedRoot,
       });
       for (const { path, fileId, state } of decisions) reviewRows.decide(reviewId, path, fileId, state);
     }

@@ -150,11 +150,18 @@ export class EventLog {
     return events;
   }
 
-  /** The newest events of a type, at most `limit`, the oldest of them first. */
-  newest(sessionId: string, type: EventType, limit: number): SessionEvent[] {
+  /** The newest events of a type, at most `limit`, the oldest of them first. `upTo`: the last one that is looked at. */
+  newest(
+    sessionId: string,
+    type: EventType,
+    limit: number,
+    upTo: number = Number.MAX_SAFE_INTEGER,
+  ): SessionEvent[] {
     const rows = this.#database.all(
-      `SELECT * FROM events WHERE sessionId = ? AND type IN (SELECT value FROM json_each(?)) ORDER BY seq DESC LIMIT ?`,
+      `SELECT * FROM events WHERE sessionId = ? AND seq <= ? AND type IN (SELECT value FROM json_each(?))
+       ORDER BY seq DESC LIMIT ?`,
       sessionId,
+      upTo,
       JSON.stringify(storedTypes(type)),
       limit,
     );

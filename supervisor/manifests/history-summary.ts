@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
+import { MOST_BUNDLE_EVENTS } from '../../protocol/bundles.ts';
 import type { Content } from '../../protocol/contents.ts';
 import type { SessionEvent } from '../../protocol/entities.ts';
 import { type EventEntry, parseEvent } from '../../protocol/events.ts';
@@ -21,14 +22,14 @@ const DECISIONS = ['allowed', 'denied', 'failed'] as const;
 
 export type HistorySummary = Pick<
   Manifest,
-  'image' | 'turns' | 'egress' | 'handoffs' | 'checks' | 'permissions' | 'history'
+  'image' | 'turns' | 'egress' | 'handoffs' | 'checks' | 'permissions' | 'history' | 'importedFrom'
 >;
 type Turn = Manifest['turns']['listed'][number];
 type Check = NonNullable<Manifest['checks']>['listed'][number];
 type Host = Manifest['egress']['listed'][number];
 
 export interface HistorySummaryOptions {
-  readonly events: Pick<EventLog, 'read'>;
+  readonly events: Pick<EventLog, 'read' | 'newest'>;
   readonly sessionId: string;
   /** The last event that is looked at. */
   readonly head: Head;
@@ -38,7 +39,22 @@ export interface HistorySummaryOptions {
   readonly limits?: { readonly events: number; readonly readMs: number };
 }
 
-/** What a manifest says of a history, from its end backwards, as far as the limits allow. Yields to other work in between. */
+/** Where the newest import of a history ends, and where it came from. The import is among the first events: bundles are bounded. */
+export function newestImport(
+  events: Pick<EventLog, 'newest'>,
+  sessionId: string,
+): { readonly seq: number; readonly from: NonNullable<Manifest['importedFrom']> } | null {
+  const [event] = events.newest(sessionId, 'session.imported', 1, MOST_BUNDLE_EVENTS + 1);
+  const entry = event === undefined ? null : parseEvent(event);
+  if (event === undefined || entry?.type !== 'session.imported') return null;
+  const { home, keyId, eventSeq } = entry.data;
+  return { seq: event.seq, from: { home, keyId, eventSeq } };
+}
+
+/**
+ * What a manifest says of a history, from its end backwards, as far as the limits allow; not what another home wrote and this one
+ * imported. Yields to other work in between.
+ */
 export async function summarizeHistory({
   events,
   sessionId,
@@ -48,7 +64,8 @@ export async function summarizeHistory({
 }: HistorySummaryOptions): Promise<HistorySummary> {
   const summary = new Summary();
   const until = clock() + limits.readMs;
-  const lowest = Math.max(0, head.seq - limits.events);
+  const imported = newestImport(events, sessionId);
+  const lowest = Math.max(imported?.seq ?? 0, head.seq - limits.events);
   let from = head.seq;
   while (from > lowest && clock() < until) {
     const to = from;
@@ -64,7 +81,8 @@ export async function summarizeHistory({
     for (const event of page.reverse()) summary.add(event);
     await setImmediate();
   }
-  return { ...summary.result(), history: { seq: head.seq, hash: head.hash, first: from + 1 } };
+  const history = { seq: head.seq, hash: head.hash, first: from + 1 };
+  return { ...summary.result(), history, importedFrom: imported?.from ?? null };
 }
 
 /** Gets events from the newest to the oldest. */
@@ -137,7 +155,7 @@ class Summary {
     }
   }
 
-  result(): Omit<HistorySummary, 'history'> {
+  result(): Omit<HistorySummary, 'history' | 'importedFrom'> {
     const hosts = [...this.#hosts.values()];
     const sum = (of: (host: Host) => number): number => hosts.reduce((total, host) => total + of(host), 0);
     const byUse = (a: Host, b: Host): number =>

@@ -26,7 +26,7 @@ import type { Profiles } from '../store/profiles.ts';
 import type { ReviewRows } from '../store/reviews.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
-import { summarizeHistory } from './history-summary.ts';
+import { newestImport, summarizeHistory } from './history-summary.ts';
 import { type HostKey, openHostKey } from './host-key.ts';
 
 const PAGE_EVENTS = 1000;
@@ -106,6 +106,8 @@ export class Manifests {
   async keep(session: SessionRow, occasion: ByItself): Promise<void> {
     const { ids, kept, snapshots, now } = this.#options;
     const { reason, snapshotId, head } = occasion;
+    // Another home wrote that event, and this one signs nothing about it.
+    if (head.seq <= (newestImport(this.#options.events, session.id)?.seq ?? 0)) return;
     const id = ids.next('man');
     const snapshot = snapshotId === null ? snapshots.newest(session.id) : snapshots.get(snapshotId);
     const { eventsByItself: events, readMsByItself: readMs } = MANIFEST_LIMITS;

@@ -1,9 +1,11 @@
 import { readdirSync } from 'node:fs';
+import { Readable } from 'node:stream';
 import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import { describe, expect, test, vi } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { parseHash } from '../../../snapshot-format/objects.ts';
 import { replay, projectionMismatches } from '../../../supervisor/history/projection.ts';
+import { BundleExport } from '../../../supervisor/bundles/bundle-exports.ts';
 import { tarHeader, tarPadding, TAR_END } from '../../../supervisor/bundles/tar.ts';
 import { verifyTree } from '../../../supervisor/snapshots/verify/verify-tree.ts';
 import {
@@ -377,6 +379,33 @@ function relinked(file: Buffer, type: string): Buffer {
   tar.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148, 'latin1');
   return zstdCompressSync(tar);
 }
+
+test('what a review accepted is not believed, and one that ended comes from the own home alone', async () => {
+  const at = bundleHome();
+  const { id } = await sessionWithEverything(at, NOW, EARLIER);
+  const root = at.snapshots.getOrThrow(SNAPSHOT).root;
+  const open = at.reviewRows.findOpen(id);
+  if (open === null) throw new Error('no review');
+  at.reviewRows.update(open.id, { acceptedRoot: root });
+  at.reviewRows.insert({ ...open, id: 'rev-bbbbbbbbbbbbbbbb', endedAt: 3, acceptedRoot: root });
+  const file = await exported(at, id);
+  const other = bundleHome();
+  const theirs = await imported(other, file, at.keyId());
+  expect(other.reviewRows.findOpen(theirs.sessionId)?.acceptedRoot).toBeNull();
+  expect(other.reviewRows.newestEnded(theirs.sessionId)).toBeNull();
+  at.sessions.update(id, { name: 'the first' });
+  const own = await imported(at, file, at.keyId());
+  expect(at.reviewRows.findOpen(own.sessionId)?.acceptedRoot).toBeNull();
+  expect(at.reviewRows.newestEnded(own.sessionId)?.acceptedRoot).toBe(root);
+});
+
+test('an export that is read too slowly lets go of the lock, and says so', async () => {
+  const released = Promise.withResolvers<null>();
+  const slow = new BundleExport(Readable.from([Buffer.alloc(1)]), () => released.resolve(null), 1);
+  await released.promise;
+  expect(await rejectedError(slow.read())).toMatchObject({ code: 'timeout' });
+  await slow.close();
+});
 
 test('an export that nobody reads on ends with its client', async () => {
   const { at } = await made();

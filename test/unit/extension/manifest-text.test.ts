@@ -41,6 +41,7 @@ const MANIFEST: Manifest = {
   review: null,
   changes: null,
   setup: null,
+  importedFrom: null,
   history: { seq: 7, hash: HASH, first: 1 },
 };
 

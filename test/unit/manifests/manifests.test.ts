@@ -299,6 +299,28 @@ describe('the manifest of a session', () => {
     expect(verified).toMatchObject({ valid: true, statement: { predicate: { memory: 2, checks: null } } });
   });
 
+  test('has nothing of what another home wrote, and says which one that was', async () => {
+    const { row, events, manifests } = given();
+    const [home, keyId] = ['c'.repeat(26), 'd'.repeat(64)];
+    const { name, profile, persistent, backing, uid, gid } = row;
+    const theirs = events.append(row.id, [queued(1), check('lint', 0), startedSandbox('theirs')]);
+    const from = { home, keyId, from: row.id, snapshotId: 'snp-aaaaaaaaaaaaaaaa', eventSeq: 9 };
+    const imported: EventEntry = {
+      type: 'session.imported',
+      data: { ...from, name, profile, persistent, backing, uid, gid },
+    };
+    events.append(row.id, [imported, queued(2)]);
+    const { predicate } = opened(manifests, await manifests.show(row));
+    expect(predicate).toMatchObject({
+      ...{ image: null, turns: { total: 1 }, checks: { total: 0 }, history: { first: 5 } },
+      importedFrom: { home, keyId, eventSeq: 9 },
+    });
+    const [, , started] = theirs;
+    if (started === undefined) throw new Error('no event');
+    await manifests.keep(row, { reason: 'resume', snapshotId: null, head: started });
+    expect(manifests.list(row).manifests).toEqual([]);
+  });
+
   test('stops when its time is up, and says how far it came', async () => {
     const { row, events } = given();
     events.append(
