@@ -126,10 +126,10 @@ export const REQUESTS = {
     params: z.object({ sha256: ContentIdSchema }),
     result: z.object({ text: z.string(), isCut: z.boolean() }),
   },
-  /** `opId` is the same for a prompt that is sent again because its answer was lost. */
+  /** `opId` is the same for a prompt that is sent again because its answer was lost. `hasEnded`: nothing of its turn is to come. */
   prompt: {
     params: z.object({ text: z.string().min(1).max(MAX_PROMPT), opId: OpIdSchema }),
-    result: nothing,
+    result: z.object({ hasEnded: z.boolean().default(false) }),
   },
   /** Chooses the mode or the model of the agent: at once in a turn, else from the next prompt on. */
   choose: { params: z.object({ what: picked, value: text }), result: nothing },

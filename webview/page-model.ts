@@ -1,12 +1,12 @@
 import type { Snapshot } from '../protocol/snapshots.ts';
 import { Bridge } from './bridge.ts';
 import { Conversation } from './conversation.ts';
+import { Draft } from './draft.ts';
 import type { RequestResult } from './link.ts';
-import { MAX_COPY, REQUESTS, SavedPageSchema, TO_PAGE } from './messages.ts';
+import { MAX_COPY, REQUESTS, TO_PAGE } from './messages.ts';
 import type { MessageHandlers, PageState, Picker, RequestName, Requests, ToPage } from './messages.ts';
 import type { z } from 'zod';
 
-type SavedPage = z.infer<typeof SavedPageSchema>;
 export type TurnLines = NonNullable<RequestResult<Requests, 'turnLines'>['lines']>;
 
 const INITIAL: PageState = {
@@ -31,32 +31,42 @@ export class PageModel {
   #onChange: () => void = () => undefined;
   #isScheduled = false;
   #isReading = false;
-  readonly #session: string;
+  readonly #draft: Draft;
 
   /** `session`: its id. */
   constructor(session: string) {
-    this.#session = session;
+    this.#draft = new Draft({
+      session,
+      read: () => this.bridge.saved,
+      save: (page) => this.bridge.save(page),
+      request: (params) => this.bridge.request('prompt', params),
+    });
     this.bridge.listen(this.#handlers);
   }
 
   /** The draft of the prompt, which survives a reload. */
   get draft(): string {
-    return this.#saved?.draft ?? '';
+    return this.#draft.text;
   }
 
   set draft(draft: string) {
-    if (draft !== this.#saved?.draft) this.#save({ draft });
+    this.#draft.text = draft;
   }
 
-  /**
-   * The id to send the draft with. It stays the same while the draft does, also over a reload: a prompt that is sent again
-   * because its answer was lost is the same turn.
-   */
-  opIdOf(draft: string): string {
-    const saved = this.#saved;
-    const opId = (saved?.draft === draft ? saved.opId : undefined) ?? randomId();
-    this.#save({ draft, opId });
-    return opId;
+  /** Sends the draft. Resolves with whether the box can be emptied; if not, the page says why. */
+  async send(draft: string): Promise<boolean> {
+    try {
+      await this.#draft.send(draft);
+      return true;
+    } catch (error) {
+      this.fail(error);
+      return false;
+    }
+  }
+
+  /** As `Draft.forgetSent`. */
+  forgetSent(prompt: string | null): void {
+    this.#draft.forgetSent(prompt);
   }
 
   /** Calls `listener` at most once per frame after changes. */
@@ -144,14 +154,6 @@ export class PageModel {
     });
   }
 
-  get #saved(): SavedPage | undefined {
-    return SavedPageSchema.safeParse(this.bridge.saved).data;
-  }
-
-  #save(state: Omit<SavedPage, 'session'>): void {
-    this.bridge.save({ session: this.#session, ...state });
-  }
-
   get #handlers(): MessageHandlers {
     return {
       state: (state) => {
@@ -178,11 +180,4 @@ export class PageModel {
       },
     };
   }
-}
-
-/** Not `randomUUID`, which pages have only behind TLS or on this machine. */
-function randomId(): string {
-  return [...crypto.getRandomValues(new Uint8Array(16))]
-    .map((byte) => byte.toString(16).padStart(2, '0'))
-    .join('');
 }

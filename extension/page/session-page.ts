@@ -205,12 +205,12 @@ export class SessionPage implements Disposable {
       return { text: bytes.toString('utf8'), isCut: result.total > bytes.byteLength };
     },
     prompt: async ({ text, opId }) => {
-      await this.#options.connection.call(
+      const { turn } = await this.#options.connection.call(
         'turn/start',
         { session: this.#options.session, opId },
         { bytes: Buffer.from(text, 'utf8') },
       );
-      return {};
+      return { hasEnded: turn.endedAt !== null };
     },
     choose: async ({ what, value }) => {
       const { connection, session } = this.#options;

@@ -54,7 +54,7 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
     if (text.trim() === '' || !isPossible || isSending) return;
     setSending(true);
     if (edited !== null) await save(edited);
-    else if (await model.ask('prompt', { text, opId: model.opIdOf(text) })) {
+    else if (await model.send(text)) {
       setText('');
       setBack(0);
     }
@@ -109,6 +109,7 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
   };
   const takeBack = async (item: ConversationItem): Promise<void> => {
     if (item.turnId === null || !(await model.ask('takeBack', { turnId: item.turnId }))) return;
+    model.forgetSent(item.text);
     if (edited?.turnId === item.turnId) leave(edited.own);
   };
   const sendLabel = edited !== null ? 'Save this prompt' : isRunning ? 'Add to the queue' : 'Send';
