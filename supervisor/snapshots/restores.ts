@@ -276,12 +276,14 @@ export class Restores {
     const { stores, snapshotCreation, lifecycle, stateOf } = this.#options;
     const scope = stateOf(row);
     return await stores.use(row.lineage, async (store) => {
+      let isTouched = false;
       for (let attempt = 1; ; attempt += 1) {
         try {
           if (attempt > 1) await lifecycle.ensureSidecarLocked(row);
           const params = { root, path, dryRun: false, scannedRoot, state: null };
           return await snapshotCreation.withConnection(row.id, async (connection) => {
             const restored = await connection.restore(params, store, options);
+            isTouched = true;
             // A profile that names no state any more has no place for it.
             if (stateRoot !== null && scope !== null) {
               const state = { root: stateRoot, path: null, dryRun: false, scannedRoot: null, state: scope };
@@ -291,7 +293,7 @@ export class Restores {
           });
         } catch (error) {
           if (attempt === MAX_ATTEMPTS || !isSidecarLost(error))
-            throw attempt === 1 ? error : afterEarlierAttempts(error);
+            throw attempt === 1 && !isTouched ? error : afterEarlierWork(error);
           // The engine may take a moment to notice that the sidecar has exited.
           await sleep(attempt * RETRY_DELAY_MS);
         }
@@ -350,8 +352,8 @@ export function requirePersistent(session: SessionRow, what: string): void {
   });
 }
 
-/** An error of a later attempt. An earlier attempt may have touched files, whatever this one says. */
-function afterEarlierAttempts(error: unknown): HoldfastError {
+/** An error of a later attempt, or of the state after the workspace: files were touched, whatever it says of itself. */
+function afterEarlierWork(error: unknown): HoldfastError {
   const { code, message, why, next, details } = HoldfastError.from(error);
   return new HoldfastError(code, message, {
     why,
