@@ -9,6 +9,12 @@ const ROOT = join(import.meta.dirname, '../..');
  */
 export const LONG_FILES: Readonly<Record<string, number>> = {
   'test/docker/first-start.test.ts': 190,
+  'test/docker/agents.test.ts': 80,
+  'test/docker/setup/packages.test.ts': 85,
+  'test/docker/setup/secrets.test.ts': 65,
+  'test/docker/daemon/supervisors.test.ts': 45,
+  'test/docker/hosts.test.ts': 40,
+  'test/docker/seed.test.ts': 40,
   'test/faults/failpoints/failures.test.ts': 150,
   'test/faults/hydration.test.ts': 115,
   'test/faults/failpoints/snapshots.test.ts': 100,
