@@ -276,14 +276,14 @@ export class Restores {
     const { stores, snapshotCreation, lifecycle, stateOf } = this.#options;
     const scope = stateOf(row);
     return await stores.use(row.lineage, async (store) => {
-      let isTouched = false;
+      const done = { workspace: false };
       for (let attempt = 1; ; attempt += 1) {
         try {
           if (attempt > 1) await lifecycle.ensureSidecarLocked(row);
           const params = { root, path, dryRun: false, scannedRoot, state: null };
           return await snapshotCreation.withConnection(row.id, async (connection) => {
             const restored = await connection.restore(params, store, options);
-            isTouched = true;
+            done.workspace = true;
             // A profile that names no state any more has no place for it.
             if (stateRoot !== null && scope !== null) {
               const state = { root: stateRoot, path: null, dryRun: false, scannedRoot: null, state: scope };
@@ -293,7 +293,7 @@ export class Restores {
           });
         } catch (error) {
           if (attempt === MAX_ATTEMPTS || !isSidecarLost(error))
-            throw attempt === 1 && !isTouched ? error : afterEarlierWork(error);
+            throw attempt === 1 && !done.workspace ? error : afterEarlierWork(error);
           // The engine may take a moment to notice that the sidecar has exited.
           await sleep(attempt * RETRY_DELAY_MS);
         }
