@@ -32,6 +32,19 @@ export const TurnErrorSchema = z.object({
 });
 export type TurnError = z.infer<typeof TurnErrorSchema>;
 
+/** A session whose history was copied from another one: up to which event, and what it is itself. */
+const COPIED_HISTORY = {
+  from: SessionIdSchema,
+  snapshotId: SnapshotIdSchema,
+  eventSeq: bytes,
+  name: z.string(),
+  profile: z.string(),
+  persistent: z.boolean(),
+  backing: z.enum(['directory', 'volume']),
+  uid: z.number().int(),
+  gid: z.number().int(),
+};
+
 export const OUTPUT_STREAMS = ['stdout', 'stderr', 'result'] as const;
 export const OutputStreamSchema = z.enum(OUTPUT_STREAMS);
 export type OutputStream = z.infer<typeof OutputStreamSchema>;
@@ -257,17 +270,7 @@ export const EVENT_SCHEMAS = {
    * The events before this one were copied from the session `from`, up to its event `eventSeq`, with new turn ids and a
    * new hash chain.
    */
-  'session.forked': z.object({
-    from: SessionIdSchema,
-    snapshotId: SnapshotIdSchema,
-    eventSeq: bytes,
-    name: z.string(),
-    profile: z.string(),
-    persistent: z.boolean(),
-    backing: z.enum(['directory', 'volume']),
-    uid: z.number().int(),
-    gid: z.number().int(),
-  }),
+  'session.forked': z.object(COPIED_HISTORY),
   /**
    * The events before this one came from another home, or from this one, in a bundle that `keyId` signed: those of the session `from`,
    * up to its event `eventSeq`, with new turn ids and a new hash chain. `snapshotId`: what the workspace began with.
@@ -275,15 +278,7 @@ export const EVENT_SCHEMAS = {
   'session.imported': z.object({
     home: HomeIdSchema,
     keyId: z.string(),
-    from: SessionIdSchema,
-    snapshotId: SnapshotIdSchema,
-    eventSeq: bytes,
-    name: z.string(),
-    profile: z.string(),
-    persistent: z.boolean(),
-    backing: z.enum(['directory', 'volume']),
-    uid: z.number().int(),
-    gid: z.number().int(),
+    ...COPIED_HISTORY,
   }),
   ...EGRESS_EVENTS,
   ...AGENT_EVENTS,
