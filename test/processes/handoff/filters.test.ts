@@ -11,13 +11,12 @@ import {
   GIT_ENV,
   handedOverSession,
   handOff,
+  NOBODY,
   open,
   PersonsRepository,
 } from '../../fixtures/handoff/handoff-fixture.ts';
 import { temporaryDirectory } from '../../fixtures/store/temporary-home.ts';
 
-/** A process id that no process has. */
-const NOBODY = 2 ** 22 + 1;
 const BEFORE: Files = { a: '1\n', 'x.dat': 'data\n', '.gitattributes': '*.dat filter=local\n' };
 
 /** A filter of the person's, chosen by the person's attributes, and a program of that name which the agent adds. */

@@ -10,13 +10,12 @@ import {
   filesIn,
   handedOverSession,
   handOff,
+  NOBODY,
   open,
   PersonsRepository,
 } from '../../fixtures/handoff/handoff-fixture.ts';
 import { turnId } from '../../fixtures/store/temporary-home.ts';
 
-/** A process id that no process has. */
-const NOBODY = 2 ** 22 + 1;
 const BEFORE = { a: '1\n', b: '1\n' };
 
 async function prepared() {

@@ -11,13 +11,12 @@ import {
   GIT_ENV,
   handedOverSession,
   handOff,
+  NOBODY,
   open,
   PersonsRepository,
 } from '../../fixtures/handoff/handoff-fixture.ts';
 import { temporaryDirectory } from '../../fixtures/store/temporary-home.ts';
 
-/** A process id that no process has. */
-const NOBODY = 2 ** 22 + 1;
 const BEFORE = { a: '1\n', b: '1\n' };
 
 /** As if the client had been killed before it could note the end. */
