@@ -5,6 +5,7 @@ import { Draft } from './draft.ts';
 import type { RequestResult } from './link.ts';
 import { MAX_COPY, REQUESTS, TO_PAGE } from './messages.ts';
 import type { MessageHandlers, PageState, Picker, RequestName, Requests, ToPage } from './messages.ts';
+import { RedrawnModel } from './redrawn-model.ts';
 import type { z } from 'zod';
 
 export type TurnLines = NonNullable<RequestResult<Requests, 'turnLines'>['lines']>;
@@ -18,7 +19,7 @@ const INITIAL: PageState = {
 };
 
 /** What the page shows, and what it asks of the extension. Components draw it and call it. */
-export class PageModel {
+export class PageModel extends RedrawnModel {
   readonly bridge = new Bridge<Requests, ToPage>(REQUESTS, TO_PAGE);
   readonly conversation = new Conversation();
   state: PageState = INITIAL;
@@ -26,15 +27,12 @@ export class PageModel {
   pickers: readonly Picker[] = [];
   /** What turns changed on disk, by id. */
   readonly #lines = new Map<string, TurnLines>();
-  /** The last request that failed; null once it is dismissed. */
-  failure: string | null = null;
-  #onChange: () => void = () => undefined;
-  #isScheduled = false;
   #isReading = false;
   readonly #draft: Draft;
 
   /** `session`: its id. */
   constructor(session: string) {
+    super();
     this.#draft = new Draft({
       session,
       read: () => this.bridge.saved,
@@ -67,11 +65,6 @@ export class PageModel {
   /** As `Draft.forgetSent`. */
   forgetSent(prompt: string | null): void {
     this.#draft.forgetSent(prompt);
-  }
-
-  /** Calls `listener` at most once per frame after changes. */
-  onChange(listener: () => void): void {
-    this.#onChange = listener;
   }
 
   start(): void {
@@ -108,16 +101,6 @@ export class PageModel {
     }
   }
 
-  fail(error: unknown): void {
-    this.failure = error instanceof Error ? error.message : String(error);
-    this.changed();
-  }
-
-  dismiss(): void {
-    this.failure = null;
-    this.changed();
-  }
-
   /** Reads what is before or after the window, one page at a time. */
   async readMore(direction: 'before' | 'after'): Promise<void> {
     const cursor = this.conversation.cursors[direction];
@@ -143,15 +126,6 @@ export class PageModel {
     } catch (error) {
       this.fail(error);
     }
-  }
-
-  changed(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    requestAnimationFrame(() => {
-      this.#isScheduled = false;
-      this.#onChange();
-    });
   }
 
   get #handlers(): MessageHandlers {

@@ -11,6 +11,7 @@ import type {
   ToHome,
 } from '../home-messages.ts';
 import type { NameOf } from '../link.ts';
+import { RedrawnModel } from '../redrawn-model.ts';
 
 /** Conversations that are read at a time. */
 const MAX_READS = 4;
@@ -23,7 +24,7 @@ interface Words {
 }
 
 /** What the home page shows, and what it asks of the extension. Components draw it and call it. */
-export class HomeModel {
+export class HomeModel extends RedrawnModel {
   readonly #bridge = new Bridge<HomeRequests, ToHome>(HOME_REQUESTS, TO_HOME);
   /** Null before the extension has said anything. */
   state: HomeState | null = null;
@@ -31,23 +32,15 @@ export class HomeModel {
   readonly #sessions = new Map<string, HomeSession>();
   /** Sessions that the page does not know. */
   left = 0;
-  /** The last request that failed; null once it is dismissed. */
-  failure: string | null = null;
   /** The session that was started here last. */
   started: string | null = null;
   readonly #words = new Map<string, Words>();
   readonly #wanted = new Set<string>();
   #reads = 0;
-  #onChange: () => void = () => undefined;
-  #isScheduled = false;
 
   constructor() {
+    super();
     this.#bridge.listen(this.#listeners);
-  }
-
-  /** Calls `listener` at most once per frame after changes. */
-  onChange(listener: () => void): void {
-    this.#onChange = listener;
   }
 
   start(): void {
@@ -88,25 +81,6 @@ export class HomeModel {
       this.fail(error);
       return undefined;
     }
-  }
-
-  fail(error: unknown): void {
-    this.failure = error instanceof Error ? error.message : String(error);
-    this.changed();
-  }
-
-  dismiss(): void {
-    this.failure = null;
-    this.changed();
-  }
-
-  changed(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    requestAnimationFrame(() => {
-      this.#isScheduled = false;
-      this.#onChange();
-    });
   }
 
   /** The draft of the first prompt, which survives a reload. */
