@@ -44,7 +44,7 @@ export async function ensureEngine(step) {
   }
   if (onPath('dockerd') === undefined) {
     step.show(`installing ${PACKAGES.join(' and ')}`);
-    await install(PACKAGES);
+    await install(PACKAGES, step);
   }
   // Where an init system runs, installing the package has started the engine already.
   if ((await api.ping()) === undefined) return { api, socket, from, started: false };

@@ -122,5 +122,5 @@ async function ensureTools(recipe, step) {
     );
   }
   step.show(`installing ${missing.join(' and ')}`);
-  await install(missing);
+  await install(missing, step);
 }

@@ -69,7 +69,7 @@ async function ensureChromium(step) {
     );
   }
   step.show('Chromium from Debian');
-  await install(['chromium']);
+  await install(['chromium'], step);
   const path = onPath('chromium');
   if (path === undefined) throw new SetupError('Chromium was installed and is not there', 'See the log');
   return path;
@@ -86,7 +86,7 @@ async function ensureCompilers(step) {
     );
   }
   step.show(`${missing.join(', ')} from Debian`);
-  await install(missing);
+  await install(missing, step);
 }
 
 /** @param {string} target @param {import('./progress.mjs').Step} step */
