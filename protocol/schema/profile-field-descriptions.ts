@@ -11,7 +11,7 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   dockerfile: 'Dockerfile to build the image from.',
   agent: 'How the agent is run.',
   'agent.*.protocol':
-    'handler: calls a Python or Node function for each turn. command: runs a program for each turn.',
+    'handler: calls a Python or Node function for each turn. command: runs a program for each turn. acp: a program that stays and answers many prompts over the Agent Client Protocol.',
   'agent.*.entry': 'File with the handler, relative to the profile: .py, .mjs, .cjs or .js.',
   'agent.*.command': 'The program and its arguments.',
   'agent.*.prompt': 'How the prompt is passed: on stdin (default), or as the last argument.',
