@@ -16,6 +16,7 @@ import { build } from 'esbuild';
 import { ROOT, manifest } from './scripts/setup/project.mjs';
 import { lateModules } from './scripts/setup/late-modules.mjs';
 import { recipes } from './scripts/setup/recipes.mjs';
+import { sharedModules } from './scripts/setup/shared-modules.mjs';
 
 const DIST = join(ROOT, 'dist');
 const GUEST = join(ROOT, 'sidecar/guest');
@@ -152,6 +153,7 @@ const LATE = [
   'page/conversation-follower.ts',
   'page/fill-panel.ts',
   'page/host-state.ts',
+  'page/late-handlers.ts',
   'page/manifest-files.ts',
   'page/session-record.ts',
   'page/turn-lines.ts',
@@ -269,14 +271,40 @@ const usedZod = {
   },
 };
 
-/** The pages, for the browser that VS Code is: a bundle each. */
-function pageBundle() {
-  return build({
+/**
+ * What the late script of the session page uses of the page's first script: module → names. The build names what is missing.
+ * @type {Record<string, readonly string[]>}
+ */
+const SHARED_WITH_LATE = {
+  'preact/hooks': [
+    'useCallback',
+    'useEffect',
+    'useLayoutEffect',
+    'useMemo',
+    'useReducer',
+    'useRef',
+    'useState',
+  ],
+  'preact/jsx-runtime': ['Fragment', 'jsx', 'jsxs'],
+  zod: ['array', 'boolean', 'discriminatedUnion', 'enum', 'literal', 'number', 'object', 'string', 'union'],
+  'protocol/egress.ts': ['RuleOriginSchema'],
+  'protocol/ids.ts': ['SnapshotIdSchema', 'TurnIdSchema'],
+  'protocol/snapshots.ts': ['SnapshotSchema'],
+  'webview/format.ts': ['formatBytes', 'formatCount', 'formatNumber', 'formatTime', 'plain'],
+  'webview/late.ts': ['provideLateViews'],
+  'webview/view/icon.tsx': ['Icon'],
+  'webview/view/marks.tsx': ['snapshotReason'],
+};
+
+/** The pages, for the browser that VS Code is: a bundle each, and what the session page loads when it is first needed. */
+function pageBundles() {
+  const shared = sharedModules({
+    entry: join(ROOT, 'webview/session-page.tsx'),
+    shared: SHARED_WITH_LATE,
+    pathOf: (module) => (/\.tsx?$/.test(module) ? join(ROOT, module) : module),
+  });
+  const options = /** @satisfies {import('esbuild').BuildOptions} */ ({
     absWorkingDir: ROOT,
-    entryPoints: ['session-page', 'home-page'].flatMap((page) => [
-      `webview/${page}.tsx`,
-      `webview/${page}.css`,
-    ]),
     outdir: join(DIST, 'webview'),
     bundle: true,
     write: false,
@@ -289,19 +317,38 @@ function pageBundle() {
     charset: 'ascii',
     legalComments: 'none',
     logLevel: 'warning',
+    // A name that a script shares and the other does not have.
+    logOverride: { 'import-is-undefined': 'error' },
     jsx: 'automatic',
     jsxImportSource: 'preact',
     loader: { '.ttf': 'file' },
     assetNames: '[name]',
-    plugins: [oneLanguage, usedZod, withoutNode, withoutLinkify],
   });
+  const plugins = [oneLanguage, usedZod, withoutNode, withoutLinkify];
+  return Promise.all([
+    build({
+      ...options,
+      entryPoints: ['webview/home-page.tsx', 'webview/home-page.css', 'webview/session-page.css'],
+      plugins,
+    }),
+    build({
+      ...options,
+      entryPoints: ['webview/session-page.tsx'],
+      plugins: [shared.first, ...plugins],
+    }),
+    build({
+      ...options,
+      entryPoints: ['webview/session-page-late.tsx'],
+      plugins: [shared.second, ...plugins],
+    }),
+  ]);
 }
 
 async function bundle() {
   const results = (
     await Promise.all([
       extensionBundles(),
-      pageBundle(),
+      pageBundles(),
       ...BUNDLES.map(({ entry, out }) =>
         build({ ...bundleOptions(), entryPoints: [entry], outfile: join(DIST, out) }),
       ),

@@ -10,23 +10,17 @@ interface Host {
 }
 declare function acquireVsCodeApi(): Host;
 
-/** A page's end of the connection to the extension. */
-export class Bridge<R extends RequestMap, M extends MessageMap> {
+/** A page's end of the connection to the extension. Its parts speak over it, each with a map of its own. */
+export class Bridge {
   readonly #host = acquireVsCodeApi();
-  readonly #requests: R;
-  readonly #messages: M;
+  readonly #hears = new Map<string, (value: unknown) => void>();
   readonly #pending = new Map<number, (envelope: { value: unknown } | { sentence: string }) => void>();
   #next = 1;
 
-  constructor(requests: R, messages: M) {
-    this.#requests = requests;
-    this.#messages = messages;
-  }
-
-  listen(listeners: ListenersOf<M>): void {
+  constructor() {
     window.addEventListener('message', ({ data }: MessageEvent<unknown>) => {
       const envelope = EnvelopeToPageSchema.parse(data);
-      if (envelope.kind === 'message') this.#dispatch(listeners, envelope.name, envelope.value);
+      if (envelope.kind === 'message') this.#hears.get(envelope.name)?.(envelope.value);
       else {
         this.#pending.get(envelope.id)?.(envelope);
         this.#pending.delete(envelope.id);
@@ -34,15 +28,26 @@ export class Bridge<R extends RequestMap, M extends MessageMap> {
     });
   }
 
-  /** Fails with a sentence that says what was not done, why, and what to do. */
-  async request<N extends NameOf<R>>(name: N, params: z.input<R[N]['params']>): Promise<RequestResult<R, N>> {
+  listen<M extends MessageMap>(messages: M, listeners: ListenersOf<M>): void {
+    for (const [name, shape] of Object.entries(messages)) {
+      const hear = listeners[name] as (value: unknown) => void;
+      this.#hears.set(name, (value) => hear(shape.parse(value)));
+    }
+  }
+
+  /** Resolves with the result, which is parsed. Fails with a sentence that says what was not done, why, and what to do. */
+  async request<R extends RequestMap, N extends NameOf<R>>(
+    requests: R,
+    name: N,
+    params: z.input<R[N]['params']>,
+  ): Promise<RequestResult<R, N>> {
     const id = this.#next++;
     const answer = await new Promise<{ value: unknown } | { sentence: string }>((resolve) => {
       this.#pending.set(id, resolve);
       this.#host.postMessage({ id, name, params });
     });
     if ('sentence' in answer) throw new Error(answer.sentence);
-    return this.#requests[name]?.result.parse(answer.value) as RequestResult<R, N>;
+    return requests[name]?.result.parse(answer.value) as RequestResult<R, N>;
   }
 
   /** What VS Code keeps of the page, so that a reload restores it. */
@@ -52,11 +57,5 @@ export class Bridge<R extends RequestMap, M extends MessageMap> {
 
   save(state: object): void {
     this.#host.setState(state);
-  }
-
-  #dispatch(listeners: ListenersOf<M>, name: string, value: unknown): void {
-    if (!Object.hasOwn(this.#messages, name)) return;
-    const listen = listeners[name] as (value: unknown) => void;
-    listen(this.#messages[name]?.parse(value));
   }
 }

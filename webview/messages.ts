@@ -6,7 +6,6 @@ import {
   CONVERSATION_NOTIFICATIONS,
   ConversationItemSchema,
 } from '../protocol/conversation.ts';
-import { RuleOriginSchema } from '../protocol/egress.ts';
 import { OpIdSchema, SessionSchema } from '../protocol/entities.ts';
 import { SnapshotIdSchema, TurnIdSchema } from '../protocol/ids.ts';
 import { SnapshotSchema } from '../protocol/snapshots.ts';
@@ -28,34 +27,8 @@ export const MAX_FOUND_FILES = 20;
 /** Snapshots that the page shows. */
 export const MAX_SNAPSHOTS = 200;
 
-/** Rules, hosts and credentials that the page shows of each. */
-export const MAX_RECORD_ROWS = 500;
 const count = z.number().int().nonnegative();
 const text = z.string().max(5000);
-
-/** What a session may do, and what it did as its manifest says. */
-export const SessionRecordSchema = z.object({
-  rules: z
-    .array(
-      z.object({
-        host: text,
-        effect: z.enum(['allow', 'deny']),
-        from: RuleOriginSchema,
-        isUnread: z.boolean(),
-      }),
-    )
-    .max(MAX_RECORD_ROWS),
-  credentials: z.array(z.object({ name: text, host: text })).max(MAX_RECORD_ROWS),
-  /** `why`: what is wrong with the signature; null for nothing. */
-  signature: z.object({ keyId: text, why: z.string().nullable() }),
-  madeAt: text.nullable(),
-  /** The manifest in words. */
-  facts: z.array(z.object({ label: text, value: text })).max(50),
-  hosts: z
-    .array(z.object({ host: text, port: z.number().int(), allowed: count, denied: count, failed: count }))
-    .max(MAX_RECORD_ROWS),
-});
-export type SessionRecord = z.infer<typeof SessionRecordSchema>;
 
 /** Why the page may be out of date or cannot do something; `connected` is the normal state. */
 export const HOST_STATES = ['connected', 'connecting', 'engine-down', 'offline'] as const;
@@ -164,9 +137,6 @@ export const REQUESTS = {
   openLink: { params: z.object({ url: z.string().max(4096) }), result: nothing },
   /** Puts text on the clipboard. */
   copy: { params: z.object({ text: z.string().max(MAX_COPY) }), result: nothing },
-  record: { params: nothing, result: SessionRecordSchema },
-  /** Puts a manifest of the session as it is now on the clipboard, signed. */
-  copyManifest: { params: nothing, result: nothing },
   /**
    * What a turn changed on disk. `lines` is null where that is not known; `added` and `removed` are null where the
    * changes are too large to count.

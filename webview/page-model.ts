@@ -4,7 +4,7 @@ import { Conversation } from './conversation.ts';
 import { Draft } from './draft.ts';
 import type { RequestResult } from './link.ts';
 import { MAX_COPY, REQUESTS, TO_PAGE } from './messages.ts';
-import type { MessageHandlers, PageState, Picker, RequestName, Requests, ToPage } from './messages.ts';
+import type { MessageHandlers, PageState, Picker, RequestName, Requests } from './messages.ts';
 import { RedrawnModel } from './redrawn-model.ts';
 import type { z } from 'zod';
 
@@ -20,7 +20,7 @@ const INITIAL: PageState = {
 
 /** What the page shows, and what it asks of the extension. Components draw it and call it. */
 export class PageModel extends RedrawnModel {
-  readonly bridge = new Bridge<Requests, ToPage>(REQUESTS, TO_PAGE);
+  readonly bridge = new Bridge();
   readonly conversation = new Conversation();
   state: PageState = INITIAL;
   snapshots: readonly Snapshot[] | null = null;
@@ -37,9 +37,9 @@ export class PageModel extends RedrawnModel {
       session,
       read: () => this.bridge.saved,
       save: (page) => this.bridge.save(page),
-      request: (params) => this.bridge.request('prompt', params),
+      request: (params) => this.request('prompt', params),
     });
-    this.bridge.listen(this.#handlers);
+    this.bridge.listen(TO_PAGE, this.#handlers);
   }
 
   /** The draft of the prompt, which survives a reload. */
@@ -71,10 +71,18 @@ export class PageModel extends RedrawnModel {
     void this.ask('ready', {});
   }
 
+  /** Fails with a sentence that says what was not done, why, and what to do. */
+  request<N extends RequestName>(
+    name: N,
+    params: z.input<Requests[N]['params']>,
+  ): Promise<RequestResult<Requests, N>> {
+    return this.bridge.request(REQUESTS, name, params);
+  }
+
   /** Sends a request and shows its error, if it fails. Resolves with whether it succeeded. */
   async ask<N extends RequestName>(name: N, params: z.input<Requests[N]['params']>): Promise<boolean> {
     try {
-      await this.bridge.request(name, params);
+      await this.request(name, params);
       return true;
     } catch (error) {
       this.fail(error);
@@ -92,7 +100,7 @@ export class PageModel extends RedrawnModel {
     const known = this.#lines.get(turnId);
     if (known !== undefined) return known;
     try {
-      const { lines } = await this.bridge.request('turnLines', { turnId });
+      const { lines } = await this.request('turnLines', { turnId });
       if (lines !== null) this.#lines.set(turnId, lines);
       return lines;
     } catch {
@@ -107,7 +115,7 @@ export class PageModel extends RedrawnModel {
     if (cursor === null || this.#isReading) return;
     this.#isReading = true;
     try {
-      const page = await this.bridge.request('read', { [direction]: cursor });
+      const page = await this.request('read', { [direction]: cursor });
       if (direction === 'before') this.conversation.addOlder(page);
       else this.conversation.addNewer(page);
       this.changed();
@@ -121,7 +129,7 @@ export class PageModel extends RedrawnModel {
   /** Back to the end of the conversation. */
   async readEnd(): Promise<void> {
     try {
-      this.conversation.begin(await this.bridge.request('read', {}));
+      this.conversation.begin(await this.request('read', {}));
       this.changed();
     } catch (error) {
       this.fail(error);

@@ -3,6 +3,8 @@ import { commands, env, Uri, window } from 'vscode';
 import type { Disposable, WebviewPanel } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
+import { LATE_REQUESTS } from '../../webview/late-messages.ts';
+import type { LateRequests } from '../../webview/late-messages.ts';
 import { MAX_FOUND_FILES, MAX_SNAPSHOTS, REQUESTS } from '../../webview/messages.ts';
 import type { RequestResult } from '../../webview/link.ts';
 import type { PageState, RequestHandlers, Requests, ToPage } from '../../webview/messages.ts';
@@ -16,7 +18,7 @@ import type { SessionList } from '../sessions/session-list.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import { ConversationFollower } from './conversation-follower.ts';
 import { hostState } from './host-state.ts';
-import { readManifest, readRecord } from './session-record.ts';
+import { lateHandlers } from './late-handlers.ts';
 import { turnLines } from './turn-lines.ts';
 import { snapshotsOfTurn } from './turn-snapshots.ts';
 import type { TurnSnapshots } from './turn-snapshots.ts';
@@ -42,7 +44,7 @@ export interface SessionPageOptions {
 export class SessionPage implements Disposable {
   readonly #options: SessionPageOptions;
   readonly #owned = new DisposableStore();
-  readonly #link: WebviewLink<Requests, ToPage>;
+  readonly #link: WebviewLink<Requests & LateRequests, ToPage>;
   #follower: ConversationFollower | undefined;
   #input: PageState['input'] = 'prompt';
   #counting: Promise<unknown> = Promise.resolve();
@@ -51,8 +53,9 @@ export class SessionPage implements Disposable {
 
   constructor(options: SessionPageOptions) {
     this.#options = options;
-    const { connection, sessions, panel } = options;
-    this.#link = this.#owned.add(new WebviewLink(panel.webview, REQUESTS, this.#handlers));
+    const { connection, sessions, session, panel } = options;
+    const handlers = { ...this.#handlers, ...lateHandlers(connection, session) };
+    this.#link = this.#owned.add(new WebviewLink(panel.webview, { ...REQUESTS, ...LATE_REQUESTS }, handlers));
     this.#owned.add(panel.onDidChangeViewState(() => this.#onVisibility()));
     this.#owned.add(sessions.onDidChange(() => this.#showState()));
     this.#owned.add(connection.onDidChange(() => this.#showState()));
@@ -267,12 +270,6 @@ export class SessionPage implements Disposable {
     },
     copy: async ({ text }) => {
       await env.clipboard.writeText(text);
-      return {};
-    },
-    record: () => readRecord(this.#options.connection, this.#options.session),
-    copyManifest: async () => {
-      const envelope = await readManifest(this.#options.connection, this.#options.session);
-      await env.clipboard.writeText(JSON.stringify(envelope));
       return {};
     },
     turnLines: ({ turnId }) => this.#linesOf(turnId),

@@ -2,8 +2,8 @@ import { createPublicKey } from 'node:crypto';
 import type { Envelope } from '../../protocol/manifest.ts';
 import { readUnverified, verifyManifest } from '../../protocol/manifest-verification.ts';
 import type { Connection } from '../connection/connection.ts';
-import { MAX_RECORD_ROWS } from '../../webview/messages.ts';
-import type { SessionRecord } from '../../webview/messages.ts';
+import { MAX_RECORD_ROWS } from '../../webview/late-messages.ts';
+import type { SessionRecord } from '../../webview/late-messages.ts';
 import { manifestFacts } from './manifest-words.ts';
 
 /** A manifest of the session as it is now. */

@@ -24,7 +24,7 @@ const ALLOWED = {
   // The messages are the contract of the pages and the extension.
   extension: [
     ...['protocol', 'project', 'handoff', 'hosts'],
-    ...['webview/link.ts', 'webview/messages.ts', 'webview/home-messages.ts'],
+    ...['webview/link.ts', 'webview/messages.ts', 'webview/late-messages.ts', 'webview/home-messages.ts'],
   ],
   webview: ['protocol'],
 };

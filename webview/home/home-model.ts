@@ -8,7 +8,6 @@ import type {
   HomeState,
   LastWords,
   Need,
-  ToHome,
 } from '../home-messages.ts';
 import type { NameOf } from '../link.ts';
 import { RedrawnModel } from '../redrawn-model.ts';
@@ -25,7 +24,7 @@ interface Words {
 
 /** What the home page shows, and what it asks of the extension. Components draw it and call it. */
 export class HomeModel extends RedrawnModel {
-  readonly #bridge = new Bridge<HomeRequests, ToHome>(HOME_REQUESTS, TO_HOME);
+  readonly #bridge = new Bridge();
   /** Null before the extension has said anything. */
   state: HomeState | null = null;
   /** By id. */
@@ -40,7 +39,7 @@ export class HomeModel extends RedrawnModel {
 
   constructor() {
     super();
-    this.#bridge.listen(this.#listeners);
+    this.#bridge.listen(TO_HOME, this.#listeners);
   }
 
   start(): void {
@@ -76,7 +75,7 @@ export class HomeModel extends RedrawnModel {
     params: z.input<HomeRequests[N]['params']>,
   ): Promise<z.output<HomeRequests[N]['result']> | undefined> {
     try {
-      return await this.#bridge.request(name, params);
+      return await this.#bridge.request(HOME_REQUESTS, name, params);
     } catch (error) {
       this.fail(error);
       return undefined;
@@ -106,7 +105,7 @@ export class HomeModel extends RedrawnModel {
     this.#words.set(id, { seq, value: before });
     this.#reads += 1;
     try {
-      const value = await this.#bridge.request('words', { session: id });
+      const value = await this.#bridge.request(HOME_REQUESTS, 'words', { session: id });
       // A later read may have been faster.
       if (this.#words.get(id)?.seq === seq) this.#words.set(id, { seq, value });
       this.changed();

@@ -5,9 +5,8 @@ import type { PageModel } from '../page-model.ts';
 import { FILTERS } from '../timeline.ts';
 import type { Filter } from '../timeline.ts';
 import { Icon } from './icon.tsx';
+import { LateView } from './late-view.tsx';
 import { PromptBox } from './prompt-box.tsx';
-import { Record } from './record.tsx';
-import { Snapshots } from './snapshots.tsx';
 import { TimelineView } from './timeline-view.tsx';
 
 const TABS = { conversation: 'Conversation', snapshots: 'Snapshots', record: 'Manifest' } as const;
@@ -33,8 +32,7 @@ export function App({ model }: { readonly model: PageModel }) {
       <Banner model={model} />
       <main>
         {tab === 'conversation' && <TimelineView model={model} filter={filter} />}
-        {tab === 'snapshots' && <Snapshots model={model} />}
-        {tab === 'record' && <Record model={model} />}
+        {tab !== 'conversation' && <LateView key={tab} model={model} name={tab} />}
       </main>
       {model.failure !== null && (
         <div class="banner failure" role="alert">

@@ -47,7 +47,7 @@ export function useMentions({ model, text, caret, onChoose }: Options): Mentions
     };
     const timer = setTimeout(() => {
       // Without a sandbox there are no files to choose from; the mention can be written all the same.
-      model.bridge.request('findFiles', { query }).then(
+      model.request('findFiles', { query }).then(
         (found) => show(found.paths),
         () => show([]),
       );

@@ -64,7 +64,7 @@ function WholeText({ model, row }: Props) {
     );
   }
   const show = (): void => {
-    model.bridge.request('content', { sha256: cut }).then(setWhole, (error: unknown) => model.fail(error));
+    model.request('content', { sha256: cut }).then(setWhole, (error: unknown) => model.fail(error));
   };
   return (
     <button class="link" onClick={show}>

@@ -239,7 +239,7 @@ async function wholeText(model: PageModel, item: ConversationItem): Promise<stri
   if (item.text !== null && !item.cut) return item.text;
   try {
     if (item.text === null || sha256 === undefined) throw new Error('This prompt is not text');
-    const { text, isCut } = await model.bridge.request('content', { sha256 });
+    const { text, isCut } = await model.request('content', { sha256 });
     if (isCut) throw new Error('This prompt is too long for the page; use `holdfast turn edit`');
     return text;
   } catch (error) {

@@ -71,7 +71,7 @@ function Details({ model, sha256, seq }: { model: PageModel; sha256: string | un
   const [parts, setParts] = useState<readonly ToolPart[] | null>(null);
   useEffect(() => {
     if (sha256 === undefined) return;
-    model.bridge.request('content', { sha256 }).then(
+    model.request('content', { sha256 }).then(
       ({ text }) => setParts(toolParts(text)),
       (error: unknown) => model.fail(error),
     );

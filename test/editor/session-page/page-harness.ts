@@ -9,6 +9,8 @@ import { HOME_REQUESTS, TO_HOME } from '../../../webview/home-messages.ts';
 import type { HomeRequests, ToHome } from '../../../webview/home-messages.ts';
 import { EnvelopeToExtensionSchema } from '../../../webview/link.ts';
 import type { MessageMap, NameOf, RequestMap } from '../../../webview/link.ts';
+import { LATE_REQUESTS } from '../../../webview/late-messages.ts';
+import type { LateRequests } from '../../../webview/late-messages.ts';
 import { REQUESTS, TO_PAGE } from '../../../webview/messages.ts';
 import type { Requests, ToPage } from '../../../webview/messages.ts';
 import axe from 'axe-core';
@@ -59,7 +61,7 @@ afterAll(async () => {
 });
 
 /** The bundle of a page in a browser, with this test in the place of the extension. */
-export class PageHarness<R extends RequestMap = Requests, M extends MessageMap = ToPage> {
+export class PageHarness<R extends RequestMap = Requests & LateRequests, M extends MessageMap = ToPage> {
   readonly page: Page;
   /** What the page asked for, in order. */
   readonly requests: { readonly name: string; readonly params: unknown }[] = [];
@@ -78,10 +80,10 @@ export class PageHarness<R extends RequestMap = Requests, M extends MessageMap =
   }
 
   /** The session page. Requests without an answer get an empty result. An answer that throws is an error. */
-  static open(options: Options<Requests>): Promise<PageHarness> {
+  static open(options: Options<Requests & LateRequests>): Promise<PageHarness> {
     const session = 'ses-aaaaaaaaaaaaaaaa';
     return PageHarness.#open(
-      { bundle: 'session-page', session, requests: REQUESTS, messages: TO_PAGE },
+      { bundle: 'session-page', session, requests: { ...REQUESTS, ...LATE_REQUESTS }, messages: TO_PAGE },
       options,
     );
   }

@@ -660,8 +660,21 @@ test('nothing that an agent writes acts', async () => {
   }
 });
 
-test('the bundle is small', async () => {
+test('a part of the page that cannot be loaded says so, and is loaded again', async () => {
+  const { page: view } = await open();
+  await view.route('**/session-page-late.js', (route) => route.abort(), { times: 1 });
+  await harness.send('state', state());
+  await harness.send('begin', page(RICH));
+  await harness.send('snapshots', { snapshots: [] });
+  await view.getByRole('tab', { name: 'Snapshots' }).click();
+  await view.getByText('The rest of the page could not be loaded.').waitFor();
+  await view.getByRole('button', { name: 'Try Again' }).click();
+  await view.getByRole('heading', { name: 'No snapshots yet' }).waitFor();
+});
+
+test('the bundle is small, and its late part is small', async () => {
   await open();
-  const size = statSync(join(editorPaths().root, 'dist/webview/session-page.js')).size;
-  expect(size).toBeLessThanOrEqual(350 * 1024);
+  const sizeOf = (name: string): number => statSync(join(editorPaths().root, 'dist/webview', name)).size;
+  expect(sizeOf('session-page.js')).toBeLessThanOrEqual(350 * 1024);
+  expect(sizeOf('session-page-late.js')).toBeLessThanOrEqual(30 * 1024);
 });

@@ -1,13 +1,13 @@
 import { useState } from 'preact/hooks';
 import type { Snapshot } from '../../protocol/snapshots.ts';
 import { formatBytes, formatCount, formatTime, plain } from '../format.ts';
-import type { PageModel } from '../page-model.ts';
-import { Icon } from './icon.tsx';
-import { snapshotReason } from './marks.tsx';
+import { Icon } from '../view/icon.tsx';
+import { snapshotReason } from '../view/marks.tsx';
+import type { LateModel } from './late-model.ts';
 
 /** The snapshots of the session over time, newest first, and what can be done with one or two of them. */
-export function Snapshots({ model }: { readonly model: PageModel }) {
-  const { snapshots } = model;
+export function Snapshots({ model }: { readonly model: LateModel }) {
+  const { snapshots } = model.page;
   const [selected, setSelected] = useState<string | null>(null);
   if (snapshots === null)
     return (
@@ -22,7 +22,10 @@ export function Snapshots({ model }: { readonly model: PageModel }) {
           <Icon name="device-camera" />
           <h2>No snapshots yet</h2>
           <p>One is created before every turn. You can also create one now.</p>
-          <button class="primary" onClick={() => void model.ask('command', { command: 'createSnapshot' })}>
+          <button
+            class="primary"
+            onClick={() => void model.page.ask('command', { command: 'createSnapshot' })}
+          >
             Create Snapshot
           </button>
         </div>
@@ -54,7 +57,7 @@ export function Snapshots({ model }: { readonly model: PageModel }) {
 }
 
 interface EntryProps {
-  readonly model: PageModel;
+  readonly model: LateModel;
   readonly snapshot: Snapshot;
   readonly selected: string | null;
   readonly onSelect: (id: string) => void;
@@ -79,7 +82,10 @@ function Entry({ model, snapshot, selected, onSelect }: EntryProps) {
         </span>
         <span class="quiet">{facts.join(' · ')}</span>
         <span class="actions">
-          <button class="link" onClick={() => void model.ask('compareSnapshots', { from: id, to: null })}>
+          <button
+            class="link"
+            onClick={() => void model.page.ask('compareSnapshots', { from: id, to: null })}
+          >
             Compare with Now
           </button>
           {selected === null || selected === id ? (
@@ -89,20 +95,20 @@ function Entry({ model, snapshot, selected, onSelect }: EntryProps) {
           ) : (
             <button
               class="link"
-              onClick={() => void model.ask('compareSnapshots', { from: selected, to: id })}
+              onClick={() => void model.page.ask('compareSnapshots', { from: selected, to: id })}
             >
               Compare with Selected
             </button>
           )}
-          <button class="link" onClick={() => void model.ask('restoreSnapshot', { snapshot: id })}>
+          <button class="link" onClick={() => void model.page.ask('restoreSnapshot', { snapshot: id })}>
             Restore…
           </button>
-          <button class="link" onClick={() => void model.ask('forkSnapshot', { snapshot: id })}>
+          <button class="link" onClick={() => void model.page.ask('forkSnapshot', { snapshot: id })}>
             Fork…
           </button>
           <button
             class="link"
-            onClick={() => void model.ask('pinSnapshot', { snapshot: id, pinned: !pinned })}
+            onClick={() => void model.page.ask('pinSnapshot', { snapshot: id, pinned: !pinned })}
           >
             {pinned ? 'Unpin' : 'Pin'}
           </button>

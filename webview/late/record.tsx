@@ -1,9 +1,9 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { formatNumber, formatTime, plain } from '../format.ts';
-import type { SessionRecord } from '../messages.ts';
-import type { PageModel } from '../page-model.ts';
-import { Icon } from './icon.tsx';
+import type { SessionRecord } from '../late-messages.ts';
+import { Icon } from '../view/icon.tsx';
+import type { LateModel } from './late-model.ts';
 
 const ORIGINS: Readonly<Record<SessionRecord['rules'][number]['from'], string>> = {
   file: 'holdfast.yaml',
@@ -13,16 +13,16 @@ const ORIGINS: Readonly<Record<SessionRecord['rules'][number]['from'], string>> 
 };
 
 /** What the session may do and why, and the signed record of what it did. Read-only. */
-export function Record({ model }: { readonly model: PageModel }) {
+export function Record({ model }: { readonly model: LateModel }) {
   const [record, setRecord] = useState<SessionRecord | null>(null);
   const [why, setWhy] = useState<string | null>(null);
   const [reads, setReads] = useState(0);
-  const { lastSeq = 0 } = model.state.session ?? {};
+  const { lastSeq = 0 } = model.page.state.session ?? {};
   const [seq, setSeq] = useState(lastSeq);
   useEffect(() => {
-    setSeq(model.state.session?.lastSeq ?? 0);
+    setSeq(model.page.state.session?.lastSeq ?? 0);
     setWhy(null);
-    model.bridge.request('record', {}).then(setRecord, (error: unknown) => {
+    model.request('record', {}).then(setRecord, (error: unknown) => {
       setWhy(error instanceof Error ? error.message : String(error));
     });
   }, [model, reads]);

@@ -1,0 +1,13 @@
+// What the session page loads when it is first needed. It shares the modules that `esbuild.mjs` lists with the page's first script.
+import { LateModel } from './late/late-model.ts';
+import { Record } from './late/record.tsx';
+import { Snapshots } from './late/snapshots.tsx';
+import { provideLateViews } from './late.ts';
+
+provideLateViews((page) => {
+  const model = new LateModel(page);
+  return {
+    snapshots: () => <Snapshots model={model} />,
+    record: () => <Record model={model} />,
+  };
+});
