@@ -105,7 +105,10 @@ export class Restores {
       const { id, root } = snapshot;
       const stateRoot = withState ? snapshot.stateRoot : null;
       const data: RestoreData = { snapshot: id, root, stateRoot, path, undo: undo?.id ?? null, fill: false };
-      const { intents } = this.#options;
+      const { intents, operations } = this.#options;
+      // The first request with this `opId` may have had the locks while this one waited.
+      const ended = operations.findResult(opId, RESTORE);
+      if (ended !== null) return AnswerSchema.parse(ended.result);
       const hydratedFrom = intents.pendingHydration(row.id);
       const operation = intents.begin(row.id, data, opId);
       try {

@@ -6,7 +6,7 @@ import { connectTo } from '../../setup/test-client.ts';
 
 const ROUNDS = 6;
 
-describe('what a client saves during a restore', () => {
+describe('what clients ask for during a restore', () => {
   let home: TestHome;
   let connection: SupervisorConnection;
   beforeAll(async () => {
@@ -19,7 +19,7 @@ describe('what a client saves during a restore', () => {
     await home.dispose();
   });
 
-  test('is in the undo snapshot or in the workspace afterwards, whenever it arrives', async () => {
+  test('a save is in the undo snapshot or in the workspace afterwards, whenever it arrives', async () => {
     const { peer } = connection;
     await home.runOk(['session', 'create', 'shell', '--name', 'main']);
     await home.runOk(['prompt', 'main', 'for n in $(seq 400); do echo $n > f$n; done']);
@@ -74,5 +74,21 @@ describe('what a client saves during a restore', () => {
         await saving.catch(() => undefined);
       }
     }
+  });
+
+  test('a repeated request gets the answer of the first, also where it came before the first had begun', async () => {
+    const { peer } = connection;
+    await home.runOk(['session', 'create', 'shell', '--name', 'repeated']);
+    await home.runOk(['prompt', 'repeated', 'for n in $(seq 200); do echo $n > f$n; done']);
+    const { id: snapshot } = await peer.call('snapshot/create', { session: 'repeated' });
+    await home.runOk(['exec', 'repeated', '--', 'sh', '-c', 'rm f*']);
+    const restore = (): Promise<unknown> =>
+      peer.call('snapshot/restore', { session: 'repeated', snapshot, opId: 'one-restore' });
+    const [first, second] = await Promise.all([restore(), restore()]);
+    expect(first).toMatchObject({ created: 200 });
+    expect(second).toEqual(first);
+    expect(await restore()).toEqual(first);
+    const { events } = await peer.call('session/events', { session: 'repeated', type: 'workspace.restored' });
+    expect(events).toHaveLength(1);
   });
 });
