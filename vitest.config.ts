@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { z } from 'zod';
@@ -51,13 +52,16 @@ function buildFirst(): Build {
 }
 const build = needsBuild() ? buildFirst() : NO_BUILD;
 
+/** The times that are promised are for two processors; with more, more files run at the same time. */
+const PROCESSORS = Math.max(2, Math.min(availableParallelism(), 6));
+
 const needsDocker = {
   globalSetup: ['test/setup/docker.ts', 'test/setup/ssh-server.ts'],
   // Only a test that hangs is to be ended: on a busy machine everything takes ten times as long.
   testTimeout: 150_000,
   hookTimeout: 180_000,
   // These tests wait for containers most of their time.
-  maxWorkers: 3,
+  maxWorkers: PROCESSORS + 1,
   sequence: { groupOrder: 2 },
 };
 
@@ -67,7 +71,7 @@ const needsEditor = {
   globalSetup: ['test/setup/docker.ts', 'test/setup/editor.ts'],
   testTimeout: 300_000,
   hookTimeout: 240_000,
-  maxWorkers: 2,
+  maxWorkers: Math.max(2, PROCESSORS - 1),
   sequence: { groupOrder: 3 },
 };
 
@@ -99,8 +103,8 @@ export default defineConfig({
           // One process runs many files and loads each module once: starting a process for each file takes longer than the tests.
           isolate: false,
           testTimeout: 40_000,
-          // One more than the processors that the project counts on: files of SQLite wait for the disk.
-          maxWorkers: 3,
+          // Files of SQLite wait for the disk.
+          maxWorkers: PROCESSORS + 1,
           sequence: { groupOrder: 0 },
         },
       },
@@ -111,7 +115,7 @@ export default defineConfig({
           include: ['test/processes/**/*.test.ts'],
           globalSetup: ['test/setup/busybox.ts', 'test/setup/ssh-server.ts'],
           testTimeout: 40_000,
-          maxWorkers: 3,
+          maxWorkers: PROCESSORS + 1,
           sequence: { groupOrder: 1 },
         },
       },
