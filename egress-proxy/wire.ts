@@ -17,7 +17,7 @@ export const OPENING_MS = 10_000;
 /** Maximum size of a head, of a request or an answer. */
 export const HEAD_BYTES = 16 * 1024;
 /** How long a client may take to read the final response before it is cut off. */
-export const FINAL_RESPONSE_MS = 2000;
+export const FINAL_RESPONSE_MS = 5000;
 
 /** The first message of a connection. */
 export const PurposeSchema = z.discriminatedUnion('for', [

@@ -1,4 +1,5 @@
-import { Duplex } from 'node:stream';
+import type { Duplex } from 'node:stream';
+import { FramedStream } from './framed-stream.ts';
 import { type JsonObject, parseUntrustedLine } from './untrusted-json.ts';
 
 /** Kind (u8) and length (u32, big endian) of what follows. */
@@ -18,22 +19,20 @@ const WAITING_BYTES = 64 * 1024;
  * which they were sent, as values that the receiver has to check. Each direction of the bytes has an end of its own; a
  * connection that is lost before both have ended is an error. Destroying a channel before that breaks the connection.
  */
-export class MessageChannel extends Duplex {
-  readonly #stream: Duplex;
+export class MessageChannel extends FramedStream {
   readonly #header = Buffer.alloc(HEADER_BYTES);
   #headerBytes = 0;
   /** Remaining bytes of the current frame, if it has bytes of the stream. */
   #left = 0;
   /** The current message, as far as it is here. */
-  #message: { readonly parts: Buffer[]; left: number } | null = null;
+  #message: { readonly bytes: Buffer; have: number } | null = null;
   #inEnded = false;
   #outEnded = false;
   /** Bytes of the stream that arrived. */
   #received = 0;
 
   constructor(stream: Duplex) {
-    super({ allowHalfOpen: true, highWaterMark: WAITING_BYTES, emitClose: true });
-    this.#stream = stream;
+    super(stream, WAITING_BYTES);
     stream.on('data', (chunk: Buffer) => {
       if (!this.destroyed && !this.#take(chunk)) this.destroy(new Error('an invalid frame'));
     });
@@ -48,9 +47,9 @@ export class MessageChannel extends Duplex {
   }
 
   send(message: object, done?: () => void): void {
-    if (this.destroyed || this.#stream.destroyed) return;
+    if (this.destroyed || this.stream.destroyed) return;
     const text = Buffer.from(JSON.stringify(message));
-    this.#stream.write(Buffer.concat([header(MESSAGE, text.length), text]), done);
+    this.stream.write(Buffer.concat([header(MESSAGE, text.length), text]), done);
   }
 
   /** Breaks the connection after this message, or after `withinMs` if the other side does not read. */
@@ -60,32 +59,24 @@ export class MessageChannel extends Duplex {
     this.send(message, () => this.destroy());
   }
 
-  override _read(): void {
-    this.#stream.resume();
-  }
-
-  override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
-    this.#stream.cork();
-    let more = true;
-    for (let at = 0; at < chunk.length; at += MOST_CHUNK_BYTES) {
-      const piece = chunk.subarray(at, at + MOST_CHUNK_BYTES);
-      this.#stream.write(header(BYTES, piece.length));
-      more = this.#stream.write(piece);
+  protected override writeFrame(bytes: Buffer, sent: () => void): void {
+    for (let at = 0; at < bytes.length; at += MOST_CHUNK_BYTES) {
+      const piece = bytes.subarray(at, at + MOST_CHUNK_BYTES);
+      this.stream.write(header(BYTES, piece.length));
+      if (at + MOST_CHUNK_BYTES < bytes.length) this.stream.write(piece);
+      else this.stream.write(piece, sent);
     }
-    this.#stream.uncork();
-    if (more) done();
-    else this.#drained(done);
   }
 
   override _final(done: (error?: Error | null) => void): void {
-    this.#stream.write(header(END, 0));
+    this.stream.write(header(END, 0));
     this.#outEnded = true;
     this.#settle();
     done();
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    if (!this.#inEnded || !this.#outEnded) this.#stream.destroy();
+    if (!this.#inEnded || !this.#outEnded) this.stream.destroy();
     done(error);
   }
 
@@ -118,15 +109,14 @@ export class MessageChannel extends Duplex {
       if (this.#left > 0) {
         const count = Math.min(this.#left, rest);
         this.#left -= count;
-        this.#received += count;
-        if (!this.push(chunk.subarray(at, at + count))) this.#stream.pause();
+        this.gather(chunk.subarray(at, at + count), chunk.length);
         at += count;
       } else if (this.#message !== null) {
-        const count = Math.min(this.#message.left, rest);
-        this.#message.parts.push(chunk.subarray(at, at + count));
-        this.#message.left -= count;
+        const { bytes, have } = this.#message;
+        const count = chunk.copy(bytes, have, at);
+        this.#message.have += count;
         at += count;
-        if (this.#message.left === 0 && !this.#read(this.#message.parts)) return false;
+        if (this.#message.have === bytes.length && !this.#read(bytes)) return false;
       } else {
         const count = Math.min(HEADER_BYTES - this.#headerBytes, rest);
         chunk.copy(this.#header, this.#headerBytes, at, at + count);
@@ -137,6 +127,7 @@ export class MessageChannel extends Duplex {
       // A message may have ended it.
       if (this.destroyed) return true;
     }
+    this.#deliver();
     return true;
   }
 
@@ -150,23 +141,26 @@ export class MessageChannel extends Duplex {
         this.#left = length;
         return length > 0 && length <= MOST_CHUNK_BYTES;
       case END:
+        this.#deliver();
         this.#inEnded = true;
         this.push(null);
         this.#settle();
         return length === 0;
       case MESSAGE:
-        this.#message = { parts: [], left: length };
-        return length > 0 && length <= MOST_MESSAGE_BYTES;
+        if (length === 0 || length > MOST_MESSAGE_BYTES) return false;
+        this.#deliver();
+        this.#message = { bytes: Buffer.allocUnsafe(length), have: 0 };
+        return true;
       default:
         return false;
     }
   }
 
-  #read(parts: readonly Buffer[]): boolean {
+  #read(bytes: Buffer): boolean {
     this.#message = null;
     let message: JsonObject;
     try {
-      message = parseUntrustedLine(Buffer.concat(parts));
+      message = parseUntrustedLine(bytes);
     } catch {
       return false;
     }
@@ -174,20 +168,14 @@ export class MessageChannel extends Duplex {
     return true;
   }
 
-  #drained(done: (error?: Error | null) => void): void {
-    const go = (): void => {
-      this.#stream.off('drain', go);
-      this.#stream.off('close', go);
-      done();
-    };
-    this.#stream.once('drain', go);
-    this.#stream.once('close', go);
+  #deliver(): void {
+    this.deliver((length) => (this.#received += length));
   }
 
   #settle(): void {
     if (!this.#inEnded || !this.#outEnded) return;
-    this.#stream.end();
-    this.#stream.resume();
+    this.stream.end();
+    this.stream.resume();
   }
 
   #lost(): void {

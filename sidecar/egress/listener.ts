@@ -4,8 +4,12 @@ import { type Linger, loadLinger } from './linger.ts';
 
 /** Limit of connections from the sandbox, carried or waiting. Further ones are reset. */
 const MAX_SOCKETS = 1024;
-/** How long a connection waits for the supervisor to accept it. */
+/**
+ * How long a connection waits while the supervisor accepts none at all, and how long altogether: on a busy machine the
+ * last of a thousand waits long, and is served all the same.
+ */
 const ACCEPT_TIMEOUT_MS = 10_000;
+const LONGEST_WAIT_MS = 60_000;
 /** How long a process may take to read that nobody serves its request. */
 const UNATTENDED_MS = 2000;
 /** What a client of a persistent listener gets while no supervisor serves it. */
@@ -48,7 +52,8 @@ interface Acceptor {
 
 interface Waiting {
   readonly socket: Socket;
-  readonly timeout: NodeJS.Timeout;
+  /** Milliseconds of the monotonic clock. */
+  readonly since: number;
 }
 
 export interface EgressListenerOptions {
@@ -57,6 +62,8 @@ export interface EgressListenerOptions {
    * every connection with 503 over HTTP.
    */
   readonly persistent?: boolean;
+  readonly acceptTimeoutMs?: number;
+  readonly longestWaitMs?: number;
 }
 
 /**
@@ -68,9 +75,16 @@ export class EgressListener {
   readonly #port: number;
   readonly #persistent: boolean;
   readonly #acceptors: Acceptor[] = [];
+  readonly #acceptTimeoutMs: number;
+  readonly #longestWaitMs: number;
+  /** In the order in which they came. */
   readonly #waiting: Waiting[] = [];
+  #patience: NodeJS.Timeout | undefined;
+  /** When the supervisor last accepted one. */
+  #acceptedAt = 0;
   readonly #sockets = new Set<Socket>();
   #server: Server | null = null;
+  #linger: Linger | null = null;
   #opening: Promise<Linger> | null = null;
   /** Connections of the supervisor that accept or carry. */
   #leases = 0;
@@ -78,10 +92,12 @@ export class EgressListener {
   #refused = 0;
   #reporting: NodeJS.Timeout | undefined;
 
-  constructor(host: string, port: number, { persistent = false }: EgressListenerOptions = {}) {
+  constructor(host: string, port: number, options: EgressListenerOptions = {}) {
     this.#host = host;
     this.#port = port;
-    this.#persistent = persistent;
+    this.#persistent = options.persistent ?? false;
+    this.#acceptTimeoutMs = options.acceptTimeoutMs ?? ACCEPT_TIMEOUT_MS;
+    this.#longestWaitMs = options.longestWaitMs ?? LONGEST_WAIT_MS;
   }
 
   /**
@@ -101,7 +117,7 @@ export class EgressListener {
     const linger = await this.#listen();
     report.listening();
     for (let first = this.#waiting.shift(); first !== undefined; first = this.#waiting.shift()) {
-      clearTimeout(first.timeout);
+      this.#acceptedAt = performance.now();
       if (!first.socket.destroyed) return { socket: first.socket, linger, waiting: this.#waiting.length };
     }
     signal.throwIfAborted();
@@ -123,10 +139,9 @@ export class EgressListener {
     this.#server?.close();
     this.#server = null;
     this.#opening = null;
-    for (const { socket, timeout } of this.#waiting.splice(0)) {
-      clearTimeout(timeout);
-      socket.resetAndDestroy();
-    }
+    clearTimeout(this.#patience);
+    this.#patience = undefined;
+    for (const { socket } of this.#waiting.splice(0)) socket.resetAndDestroy();
     const gone = new HoldfastError('shutting_down', 'The listener has closed');
     for (const { refuse } of this.#acceptors.splice(0)) refuse(gone);
   }
@@ -142,6 +157,7 @@ export class EgressListener {
   async #open(): Promise<Linger> {
     // Loaded here, because it takes some megabytes and many sessions have no egress.
     const linger = await loadLinger();
+    this.#linger = linger;
     const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) =>
       this.#connected(socket, linger),
     );
@@ -182,13 +198,34 @@ export class EgressListener {
       acceptor.take({ socket, linger, waiting: this.#waiting.length });
       return;
     }
-    const timeout = setTimeout(() => {
-      const at = this.#waiting.findIndex((one) => one.socket === socket);
-      if (at >= 0) this.#waiting.splice(at, 1);
-      if (this.#persistent) turnAway(socket, linger);
-      else this.#refuse(socket);
-    }, ACCEPT_TIMEOUT_MS);
-    this.#waiting.push({ socket, timeout });
+    this.#waiting.push({ socket, since: performance.now() });
+    this.#giveUpLater();
+  }
+
+  /** Looks at the first in the queue when its time may be over. */
+  #giveUpLater(): void {
+    const [first] = this.#waiting;
+    if (first === undefined || this.#patience !== undefined) return;
+    const left = this.#deadlineOf(first) - performance.now();
+    this.#patience = setTimeout(
+      () => {
+        this.#patience = undefined;
+        for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
+          if (!next.socket.destroyed && this.#deadlineOf(next) > performance.now()) break;
+          this.#waiting.shift();
+          if (next.socket.destroyed) continue;
+          if (this.#persistent && this.#linger !== null) turnAway(next.socket, this.#linger);
+          else this.#refuse(next.socket);
+        }
+        this.#giveUpLater();
+      },
+      Math.max(1, Math.ceil(left)),
+    );
+  }
+
+  #deadlineOf({ since }: Waiting): number {
+    const idle = Math.max(since, this.#acceptedAt) + this.#acceptTimeoutMs;
+    return Math.min(idle, since + this.#longestWaitMs);
   }
 
   #refuse(socket: Socket): void {

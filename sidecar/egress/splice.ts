@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { PieceGatherer } from '../../protocol/wire/piece-gatherer.ts';
 import { TUNNEL_END, TunnelDecoder, tunnelHeader } from '../../protocol/wire/tunnel-frames.ts';
 import type { Linger } from './linger.ts';
 
@@ -12,6 +13,8 @@ export function splice(agent: Socket, tunnel: Duplex, linger: Linger): void {
   let agentEnded = false;
   let tunnelEnded = false;
   let begun = false;
+  const gathered = new PieceGatherer();
+  let chunkBytes = 0;
 
   const cut = (): void => {
     tunnel.destroy();
@@ -19,6 +22,14 @@ export function splice(agent: Socket, tunnel: Duplex, linger: Linger): void {
   };
   const settle = (): void => {
     if (agentEnded && tunnelEnded) tunnel.end();
+  };
+
+  /** One write at a time: a queue of small ones would cost many times their bytes. */
+  const deliver = (): void => {
+    const bytes = gathered.take();
+    if (bytes === null) return;
+    agent.write(bytes, () => tunnel.resume());
+    if (agent.writableLength > 0) tunnel.pause();
   };
 
   const decoder = new TunnelDecoder({
@@ -29,9 +40,10 @@ export function splice(agent: Socket, tunnel: Duplex, linger: Linger): void {
         begun = true;
         agent.resume();
       }
-      if (rest.length > 0 && !agent.write(rest)) tunnel.pause();
+      if (rest.length > 0) gathered.add(rest, chunkBytes);
     },
     onEnd: () => {
+      deliver();
       tunnelEnded = true;
       linger.flushOnClose(agent);
       agent.end();
@@ -39,7 +51,9 @@ export function splice(agent: Socket, tunnel: Duplex, linger: Linger): void {
     },
   });
   tunnel.on('data', (chunk: Buffer) => {
-    if (!decoder.push(chunk)) cut();
+    chunkBytes = chunk.length;
+    if (decoder.push(chunk)) deliver();
+    else cut();
   });
   tunnel.on('end', () => {
     if (!tunnelEnded) cut();
@@ -48,17 +62,13 @@ export function splice(agent: Socket, tunnel: Duplex, linger: Linger): void {
   tunnel.on('close', () => {
     if (!agentEnded || !tunnelEnded) cut();
   });
-  agent.on('drain', () => tunnel.resume());
 
   agent.on('data', (chunk: Buffer) => {
     tunnel.cork();
     tunnel.write(tunnelHeader(chunk.length));
-    const more = tunnel.write(chunk);
+    tunnel.write(chunk, () => agent.resume());
     tunnel.uncork();
-    if (!more) agent.pause();
-  });
-  tunnel.on('drain', () => {
-    if (begun) agent.resume();
+    if (tunnel.writableLength > 0) agent.pause();
   });
   agent.on('end', () => {
     agentEnded = true;

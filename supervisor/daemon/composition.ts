@@ -17,8 +17,8 @@ import { SessionCredentials } from '../egress/credentials/session-credentials.ts
 import { Handover } from '../conversation/handover.ts';
 import { SessionMemory } from '../conversation/session-memory.ts';
 import { Egress } from '../egress/egress.ts';
-import { LocalProxy } from '../egress/local-proxy.ts';
 import { Policies } from '../egress/policies.ts';
+import { proxyLauncher } from '../egress/proxy-launcher.ts';
 import { ProxyProcess } from '../egress/proxy-process.ts';
 import { nameResolver } from '../egress/resolver.ts';
 import { DockerEngine } from '../engine/docker/engine.ts';
@@ -294,10 +294,10 @@ function createNetwork(storage: Storage, log: Log) {
   const credentials = new SessionCredentials(storage);
   const egressRules = new EgressRules(database);
   const policies = new Policies({ ...storage, rules: egressRules });
-  const egressProxy =
-    process.env['HOLDFAST_EGRESS_PROXY'] === 'container'
-      ? new ProxyProcess({ launch: () => engine.startEgressProxy(), log: log.child('egress') })
-      : new LocalProxy();
+  const egressProxy = new ProxyProcess({
+    launch: proxyLauncher({ startContainer: () => engine.startEgressProxy(), log: log.child('egress') }),
+    log: log.child('egress'),
+  });
   const egress = new Egress({
     ...storage,
     policies,

@@ -2,9 +2,28 @@ import { type Duplex, duplexPair } from 'node:stream';
 import { ProxyServer } from '../../egress-proxy/proxy-server.ts';
 import type { Purpose } from '../../egress-proxy/wire.ts';
 import { MessageChannel } from '../../protocol/wire/message-channel.ts';
+import type { RunningProxy } from './proxy-process.ts';
 import type { ProxyConnections } from './session-gate.ts';
 
-/** The egress proxy in the supervisor's own process, with the same interface as one that runs elsewhere. */
+/** The egress proxy's code in this process, for an engine whose containers cannot be reached by a socket. */
+export function runInside(): RunningProxy {
+  const server = new ProxyServer();
+  return {
+    dial: () => Promise.resolve(dialInside(server)),
+    exited: new Promise(() => undefined),
+    stop: () => Promise.resolve(),
+  };
+}
+
+function dialInside(server: ProxyServer): Duplex {
+  const [ours, theirs] = duplexPair();
+  tie(ours, theirs);
+  tie(theirs, ours);
+  server.accept(theirs);
+  return ours;
+}
+
+/** The same with the interface of one that is kept. */
 export class LocalProxy implements ProxyConnections {
   readonly #server = new ProxyServer();
   #lastId = 0;
@@ -28,11 +47,7 @@ export class LocalProxy implements ProxyConnections {
   }
 
   #open(purpose: Purpose): MessageChannel {
-    const [ours, theirs] = duplexPair();
-    tie(ours, theirs);
-    tie(theirs, ours);
-    this.#server.accept(theirs);
-    const channel = new MessageChannel(ours);
+    const channel = new MessageChannel(dialInside(this.#server));
     channel.send(purpose);
     return channel;
   }

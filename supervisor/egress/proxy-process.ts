@@ -7,7 +7,7 @@ import type { Log } from '../base/log.ts';
 import type { ProxyConnections } from './session-gate.ts';
 
 /** How long a connection of a sandbox waits for a process. */
-const WAIT_MS = 5000;
+const WAIT_MS = 20_000;
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5000;
 /** One that lived so long did not fail because it started. */

@@ -30,8 +30,11 @@ import type { Tunnel } from './tunnel.ts';
 
 /** Maximum connections of one session; further ones are reset. */
 const MOST_TUNNELS = 1024;
-/** What the process gets beyond the time that it gives its client. */
-const GRACE_MS = 5000;
+/**
+ * What the process gets beyond the time that it gives its client: it may have a thousand clients on a busy machine. One that
+ * is frozen is noticed sooner, by its pulse.
+ */
+const GRACE_MS = 60_000;
 
 /** A person means their own machine, but a program in the sandbox addresses the sandbox. */
 const LOOPBACK_HINT = `; in a sandbox this address is the sandbox itself, and your machine is ${HOST_MACHINE.name}`;

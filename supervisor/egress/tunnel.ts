@@ -1,4 +1,5 @@
-import { Duplex } from 'node:stream';
+import type { Duplex } from 'node:stream';
+import { FramedStream } from '../../protocol/wire/framed-stream.ts';
 import {
   MAX_CHUNK_BYTES,
   TUNNEL_END,
@@ -14,8 +15,7 @@ const BEGIN = Buffer.concat([tunnelHeader(1), Buffer.alloc(1)]);
  * A connection of a process in the sandbox, forwarded by its sidecar. Its end is the end of the process's output; the
  * loss of the sidecar is an error. Destroying it before its end resets the process's connection.
  */
-export class Tunnel extends Duplex {
-  readonly #stream: Duplex;
+export class Tunnel extends FramedStream {
   readonly #decoder: TunnelDecoder;
   #inEnded = false;
   #outEnded = false;
@@ -25,21 +25,24 @@ export class Tunnel extends Duplex {
 
   /** `stream` has just returned from `egress/accept`. */
   constructor(stream: Duplex) {
-    super({ allowHalfOpen: true, highWaterMark: WAITING_BYTES, emitClose: true });
-    this.#stream = stream;
+    super(stream, WAITING_BYTES);
+    let chunkBytes = 0;
     this.#decoder = new TunnelDecoder({
       onBytes: (bytes) => {
         this.bytesOut += bytes.length;
-        if (!this.push(bytes)) stream.pause();
+        this.gather(bytes, chunkBytes);
       },
       onEnd: () => {
+        this.deliver();
         this.#inEnded = true;
         this.push(null);
         this.#settle();
       },
     });
     stream.on('data', (chunk: Buffer) => {
+      chunkBytes = chunk.length;
       if (!this.#decoder.push(chunk)) this.destroy(new Error('the sidecar sent an invalid tunnel frame'));
+      else this.deliver();
     });
     stream.on('end', () => this.#lost());
     stream.on('close', () => this.#lost());
@@ -48,22 +51,14 @@ export class Tunnel extends Duplex {
     stream.resume();
   }
 
-  override _read(): void {
-    this.#stream.resume();
-  }
-
-  override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
-    this.bytesIn += chunk.length;
-    this.#stream.cork();
-    let more = true;
-    for (let at = 0; at < chunk.length; at += MAX_CHUNK_BYTES) {
-      const piece = chunk.length <= MAX_CHUNK_BYTES ? chunk : chunk.subarray(at, at + MAX_CHUNK_BYTES);
-      this.#stream.write(tunnelHeader(piece.length));
-      more = this.#stream.write(piece);
+  protected override writeFrame(bytes: Buffer, sent: () => void): void {
+    this.bytesIn += bytes.length;
+    for (let at = 0; at < bytes.length; at += MAX_CHUNK_BYTES) {
+      const piece = bytes.subarray(at, at + MAX_CHUNK_BYTES);
+      this.stream.write(tunnelHeader(piece.length));
+      if (at + MAX_CHUNK_BYTES < bytes.length) this.stream.write(piece);
+      else this.stream.write(piece, sent);
     }
-    this.#stream.uncork();
-    if (more) done();
-    else this.#drained(done);
   }
 
   /**
@@ -73,40 +68,28 @@ export class Tunnel extends Duplex {
   writeUnbuffered(bytes: Buffer, done: () => void): void {
     if (this.destroyed) return;
     this.bytesIn += bytes.length;
-    this.#stream.cork();
-    this.#stream.write(tunnelHeader(bytes.length));
-    this.#stream.write(bytes, () => done());
-    this.#stream.uncork();
+    this.stream.cork();
+    this.stream.write(tunnelHeader(bytes.length));
+    this.stream.write(bytes, () => done());
+    this.stream.uncork();
   }
 
   override _final(done: (error?: Error | null) => void): void {
-    this.#stream.write(TUNNEL_END);
+    this.stream.write(TUNNEL_END);
     this.#outEnded = true;
     this.#settle();
     done();
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    if (!this.#inEnded || !this.#outEnded) this.#stream.destroy();
+    if (!this.#inEnded || !this.#outEnded) this.stream.destroy();
     done(error);
-  }
-
-  #drained(done: () => void): void {
-    const { promise, resolve } = Promise.withResolvers<undefined>();
-    const go = (): void => resolve(undefined);
-    this.#stream.once('drain', go);
-    this.#stream.once('close', go);
-    void promise.then(() => {
-      this.#stream.off('drain', go);
-      this.#stream.off('close', go);
-      done();
-    });
   }
 
   #settle(): void {
     if (!this.#inEnded || !this.#outEnded) return;
-    this.#stream.end();
-    this.#stream.resume();
+    this.stream.end();
+    this.stream.resume();
   }
 
   #lost(): void {

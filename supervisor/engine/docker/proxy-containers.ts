@@ -59,7 +59,7 @@ export class ProxyContainers {
     if (!strategy.localPaths)
       throw new HoldfastError('not_supported', WHAT, {
         why: 'the engine does not see the files of this machine, so its container cannot be reached by a socket',
-        next: 'unset HOLDFAST_EGRESS_PROXY',
+        next: 'use an engine on this machine',
       });
     const token = randomBytes(6).toString('hex');
     const name = naming.egressProxy(token);

@@ -10,7 +10,7 @@ const ListedSchema = z.array(z.object({ Id: z.string(), Names: z.array(z.string(
 let fixture: EgressFixture;
 const docker = new Docker();
 beforeAll(async () => {
-  fixture = await EgressFixture.create({ HOLDFAST_EGRESS_PROXY: 'container' });
+  fixture = await EgressFixture.create();
   await ask();
 });
 afterAll(async () => {
