@@ -1,5 +1,5 @@
 import { PATH_LIMITS } from '../protocol/paths.ts';
-import { foldName } from '../protocol/risk.ts';
+import { foldName } from '../protocol/folded-name.ts';
 import { toBytes, type RawPath } from '../project/raw-path.ts';
 
 /** Paths deeper than this cannot be checked out everywhere. */

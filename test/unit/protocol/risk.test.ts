@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { foldName, type Risk, type RiskyEntry, riskRank, risksOf } from '../../../protocol/risk.ts';
+import { foldName } from '../../../protocol/folded-name.ts';
+import { type Risk, type RiskyEntry, riskRank, risksOf } from '../../../protocol/risk.ts';
 
 function risks(path: string, over: Partial<RiskyEntry> = {}): Risk[] {
   const names = path.split('/').map((name) => Buffer.from(name));
