@@ -140,6 +140,39 @@ export const SnapshotUsageSchema = z.object({
 });
 export type SnapshotUsage = z.infer<typeof SnapshotUsageSchema>;
 
+/** How many restores and how many forks a graph lists, the newest ones. */
+export const MAX_GRAPH_ENTRIES = 1000;
+
+/**
+ * How the snapshots of a session follow from each other, beside their order: a restore goes back to one of them, a fork is
+ * a session that began with one. Both newest first; deleted forks are left out.
+ */
+export const SnapshotGraphSchema = z.object({
+  /** The snapshot that the session began with; null if it is no fork. `session`: whose it is, null if that was deleted. */
+  origin: z
+    .object({
+      snapshotId: SnapshotIdSchema,
+      session: z.object({ id: SessionIdSchema, name: z.string() }).nullable(),
+    })
+    .nullable(),
+  restores: z.array(
+    z.object({
+      /** Its event: a snapshot whose `eventSeq` is at least this was created after it. */
+      seq: count,
+      at: TimeSchema,
+      snapshotId: SnapshotIdSchema,
+      /** Null: all files. */
+      path: z.string().nullable(),
+      /** The snapshot of the files before. */
+      undo: SnapshotIdSchema.nullable(),
+    }),
+  ),
+  forks: z.array(
+    z.object({ sessionId: SessionIdSchema, name: z.string(), snapshotId: SnapshotIdSchema, at: TimeSchema }),
+  ),
+});
+export type SnapshotGraph = z.infer<typeof SnapshotGraphSchema>;
+
 /** What a session can start from or resume with. `files`: the current files. */
 export const SnapshotSourceSchema = z.string().regex(/^snapshot:snp-[a-z2-7]{16}$/, 'snapshot:ID');
 export const ResumeSourceSchema = z.enum(['files', 'clean', 'memory']).or(SnapshotSourceSchema);
@@ -211,6 +244,12 @@ export const SNAPSHOT_METHODS = {
       nextCursor: z.string().nullable(),
       usage: SnapshotUsageSchema,
     }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
+  'snapshot/graph': {
+    params: session,
+    result: SnapshotGraphSchema,
     repeat: 'safe',
     whenDamaged: 'refused',
   },

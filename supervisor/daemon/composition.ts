@@ -74,6 +74,7 @@ import { RestoreIntents } from '../snapshots/restore-intents.ts';
 import { Restores } from '../snapshots/restores.ts';
 import { ScanCaches } from '../snapshots/scan-caches.ts';
 import { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
+import { SnapshotGraphs } from '../snapshots/snapshot-graph.ts';
 import { SnapshotService } from '../snapshots/snapshot-service.ts';
 import { LineageStores } from '../snapshots/store/lineage-stores.ts';
 import { TurnSnapshots } from '../snapshots/turn-snapshots.ts';
@@ -493,6 +494,7 @@ function createSnapshots(below: Storage & Sandboxes, program: Program, log: Log)
     changes: own.changes,
     snapshotCreation,
     snapshotService,
+    snapshotGraphs: new SnapshotGraphs(below),
     turnSnapshots,
     baseTrees,
     comparisons,

@@ -9,11 +9,13 @@ import type { SessionService } from '../../sessions/session-service.ts';
 import type { Comparisons } from '../../snapshots/comparisons.ts';
 import type { SnapshotMaintenance } from '../../snapshots/maintenance.ts';
 import type { Restores } from '../../snapshots/restores.ts';
+import type { SnapshotGraphs } from '../../snapshots/snapshot-graph.ts';
 import type { SnapshotService } from '../../snapshots/snapshot-service.ts';
 
 export interface SnapshotHandlersOptions {
   readonly sessions: Pick<SessionService, 'view' | 'fork'>;
   readonly service: SnapshotService;
+  readonly snapshotGraphs: SnapshotGraphs;
   readonly comparisons: Comparisons;
   readonly maintenance: SnapshotMaintenance;
   readonly restores: Restores;
@@ -23,6 +25,7 @@ export interface SnapshotHandlersOptions {
 export function snapshotHandlers<P>({
   sessions,
   service,
+  snapshotGraphs,
   comparisons,
   maintenance,
   restores,
@@ -44,6 +47,7 @@ export function snapshotHandlers<P>({
       const row = service.findSession(session);
       return { ...service.list(row, filter), usage: await maintenance.usage(row) };
     },
+    'snapshot/graph': ({ session }) => snapshotGraphs.of(service.findSession(session)),
     'snapshot/show': ({ snapshot, session }) => ({ snapshot: service.view(service.find(snapshot, session)) }),
     'snapshot/update': ({ snapshot, session, ...patch }) => ({
       snapshot: service.view(service.update(service.find(snapshot, session), patch)),

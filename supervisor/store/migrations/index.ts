@@ -19,6 +19,7 @@ import { agentChoices } from './018-agent-choices.ts';
 import { sandboxImages } from './019-sandbox-images.ts';
 import { keptManifests } from './020-kept-manifests.ts';
 import { eventSpans } from './021-event-spans.ts';
+import { restoreEvents } from './022-restore-events.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -49,4 +50,5 @@ export const MIGRATIONS: readonly Migration[] = [
   sandboxImages,
   keptManifests,
   eventSpans,
+  restoreEvents,
 ];

@@ -42,6 +42,7 @@ const READING: readonly MethodName[] = [
   'files/find',
   'files/usage',
   'snapshot/list',
+  'snapshot/graph',
   'snapshot/show',
   'snapshot/verify',
   'snapshot/diff',
