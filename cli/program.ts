@@ -12,6 +12,7 @@ import { registerExec } from './commands/exec.ts';
 import { registerMemory } from './commands/memory.ts';
 import { registerHandoff } from './commands/handoff.ts';
 import { registerManifests } from './commands/manifest.ts';
+import { registerArtifacts } from './commands/artifact.ts';
 import { registerHosts } from './commands/hosts.ts';
 import { registerPermissions } from './commands/permissions.ts';
 import { registerPolicy } from './commands/policy.ts';
@@ -105,6 +106,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   registerSecrets(registry);
   registerSetup(registry);
   registerHandoff(registry);
+  registerArtifacts(registry);
   registerManifests(registry);
   root.commandsGroup(HEADINGS.maintenance);
   registerMaintenance(registry);

@@ -43,17 +43,18 @@ export function turnJson(turn: Turn, output: unknown, truncated: boolean): Recor
   };
 }
 
-/** Prints the result of an ended turn and reports its failure. Returns the exit code. */
+/** Prints the result of an ended turn and reports its failure. `more`: further fields of the JSON. Returns the exit code. */
 export async function printResult(
   context: Context,
   turn: Turn,
   kind: AgentKind,
   sinks: Pick<TurnSinks, 'collected'>,
+  more: Readonly<Record<string, unknown>> = {},
 ): Promise<number> {
   if (context.json) {
     const collected = sinks.collected();
     const output = kind === 'handler' ? await handlerOutput(context, turn) : (collected?.text ?? null);
-    await context.printJson(turnJson(turn, output, collected?.truncated === true));
+    await context.printJson({ ...turnJson(turn, output, collected?.truncated === true), ...more });
   } else if (kind === 'handler' && turn.status === 'succeeded') {
     if (turn.outputArtifact) await printLargeResult(context, turn);
     else await context.print(formatJson(turn.output));

@@ -20,19 +20,13 @@ export async function requireFreeFolder(folder: string): Promise<void> {
   });
 }
 
-/** Writes the files into a new folder. It appears complete, in one step, or not at all. Resolves with its path. */
+/** Writes the files into a new folder, as `makeFolder`. */
 export async function writeFolder(
   wanted: string,
   edits: readonly Edit[],
   contents: Contents,
 ): Promise<string> {
-  await requireFreeFolder(wanted);
-  const parent = await realpath(dirname(resolve(wanted)));
-  const folder = join(parent, basename(resolve(wanted)));
-  const temporary = join(parent, `.holdfast-${randomBytes(12).toString('hex')}`);
-  await mkdir(temporary);
-  try {
-    const files = new WorkingFiles(temporary, basename(temporary));
+  return await makeFolder(wanted, async (files) => {
     for (const { path, mode, content } of edits) {
       if (mode === null || content === null) continue;
       await files.makeParents(path);
@@ -42,6 +36,21 @@ export async function writeFolder(
         Buffer.isBuffer(content) ? content : await contents.readWhole(content),
       );
     }
+  });
+}
+
+/** Makes a new folder with what `write` writes. It appears complete, in one step, or not at all. Resolves with its path. */
+export async function makeFolder(
+  wanted: string,
+  write: (files: WorkingFiles) => Promise<void>,
+): Promise<string> {
+  await requireFreeFolder(wanted);
+  const parent = await realpath(dirname(resolve(wanted)));
+  const folder = join(parent, basename(resolve(wanted)));
+  const temporary = join(parent, `.holdfast-${randomBytes(12).toString('hex')}`);
+  await mkdir(temporary);
+  try {
+    await write(new WorkingFiles(temporary, basename(temporary)));
     // An empty folder is replaced; one in which something appeared meanwhile is not.
     await rename(temporary, folder);
     return folder;

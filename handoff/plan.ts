@@ -2,6 +2,7 @@ import type { Result } from '../protocol/methods.ts';
 import { HoldfastError } from '../protocol/errors.ts';
 import type { HandoffTarget } from '../protocol/handoff.ts';
 import { SessionIdSchema } from '../protocol/ids.ts';
+import { matchesPattern } from '../protocol/path-patterns.ts';
 import { PlainIgnoreRules } from '../protocol/plain-ignore.ts';
 import type { Risk } from '../protocol/risk.ts';
 import { fromText, type RawPath, readable } from '../project/raw-path.ts';
@@ -9,7 +10,7 @@ import { type Change, type HandoffConnection, listChanges, type TreeNames } from
 import { Contents } from './contents.ts';
 import { readFilters } from './filters.ts';
 import { findCollisions, whyRefused } from './path-check.ts';
-import { matchesPattern, quarantineReasons } from './quarantine.ts';
+import { quarantineReasons } from './quarantine.ts';
 import { type CommittedEntry, readCommit, type Repository } from './repository.ts';
 
 const MAX_IGNORE_FILES = 200;

@@ -10,6 +10,7 @@ import {
 import { AGENT_EVENTS } from './agent-events.ts';
 import { CHECK_EVENTS } from './checks.ts';
 import { EGRESS_EVENTS } from './egress.ts';
+import { ARTIFACT_EVENTS } from './artifacts.ts';
 import { HANDOFF_EVENTS } from './handoff.ts';
 import { MANIFEST_EVENTS } from './manifest.ts';
 import { ErrorDataSchema } from './error-data.ts';
@@ -284,6 +285,7 @@ export const EVENT_SCHEMAS = {
   ...AGENT_EVENTS,
   ...REVIEW_COMMENT_EVENTS,
   ...HANDOFF_EVENTS,
+  ...ARTIFACT_EVENTS,
   ...MANIFEST_EVENTS,
   ...CHECK_EVENTS,
 

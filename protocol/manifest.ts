@@ -2,7 +2,14 @@ import { z } from 'zod';
 import { CheckRunIdSchema, CheckSubjectSchema } from './checks.ts';
 import { ContentSchema } from './contents.ts';
 import { HandoffIdSchema, HandoffTargetSchema, ManifestIdSchema } from './handoff.ts';
-import { HomeIdSchema, SessionIdSchema, SessionRefSchema, SnapshotIdSchema, TurnIdSchema } from './ids.ts';
+import {
+  ArtifactIdSchema,
+  HomeIdSchema,
+  SessionIdSchema,
+  SessionRefSchema,
+  SnapshotIdSchema,
+  TurnIdSchema,
+} from './ids.ts';
 import { ReviewIdSchema } from './review.ts';
 
 /** Characters of an envelope in a file. */
@@ -43,7 +50,7 @@ const hash = z.string().regex(/^[0-9a-f]{64}$/);
 const gitId = z.string().regex(/^(?:[0-9a-f]{40}|[0-9a-f]{64})$/);
 const time = z.string().max(40);
 
-export const MANIFEST_REASONS = ['now', 'handoff', 'snapshot', 'resume'] as const;
+export const MANIFEST_REASONS = ['now', 'handoff', 'snapshot', 'resume', 'artifact'] as const;
 
 /** A step of a handoff: `approved` is what a person agreed to before anything was written. */
 export const ManifestHandoffSchema = z.object({
@@ -90,7 +97,7 @@ export const ManifestCheckSchema = z.object({
 export const ManifestSchema = z.object({
   id: ManifestIdSchema,
   /**
-   * `handoff`: stored with it. `now`: made because somebody asked. `snapshot`, `resume`: made by itself when a snapshot was created
+   * `handoff`, `artifact`: stored with it. `now`: made because somebody asked. `snapshot`, `resume`: made by itself when a snapshot was created
    * or a sandbox was started; lists and history are as of that moment.
    */
   reason: z.enum(MANIFEST_REASONS),
@@ -193,6 +200,8 @@ export const ManifestSchema = z.object({
    * nothing of that part. Null for others.
    */
   importedFrom: z.object({ home: HomeIdSchema, keyId: hash, eventSeq: count }).nullable().default(null),
+  /** The artifact that it was made for: its subject is the list of that artifact's files. Null for others. */
+  artifact: ArtifactIdSchema.nullable().default(null),
   /** The last event and its hash, which covers all events before it. Lists and totals are of the events from `first` on. */
   history: z.object({ seq: count, hash, first: count }),
 });

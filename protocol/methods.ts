@@ -25,6 +25,7 @@ import {
 import { POLICY_METHODS } from './egress.ts';
 import { FILES_METHODS } from './files.ts';
 import { HOST_METHODS, HOST_NOTIFICATIONS } from './host.ts';
+import { ARTIFACT_METHODS } from './artifacts.ts';
 import { HANDOFF_METHODS } from './handoff.ts';
 import { HomeIdSchema, SnapshotIdSchema } from './ids.ts';
 import { BLAME_METHODS } from './blame.ts';
@@ -483,6 +484,7 @@ export const METHODS = {
   ...REVIEW_COMMENT_METHODS,
   ...BLAME_METHODS,
   ...HANDOFF_METHODS,
+  ...ARTIFACT_METHODS,
   ...MANIFEST_METHODS,
   ...CHECK_METHODS,
 } as const satisfies Record<string, ClientMethodShape>;

@@ -1,4 +1,3 @@
-import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { Option } from 'commander';
 import type { Command } from 'commander';
@@ -10,6 +9,7 @@ import { readable } from '../../project/raw-path.ts';
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
 import { newOpId } from '../op-id.ts';
+import { writeNewFile } from '../new-file.ts';
 import type { Registry } from '../registry.ts';
 import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
 
@@ -304,15 +304,6 @@ async function printLeftOut(context: Context, plan: HandoffPlan): Promise<void> 
 function listPaths(paths: readonly string[]): string {
   const more = paths.length > MAX_LISTED ? ` and ${paths.length - MAX_LISTED} more` : '';
   return paths.slice(0, MAX_LISTED).map(sanitizeLine).join(', ') + more;
-}
-
-async function writeNewFile(path: string, bytes: Uint8Array): Promise<void> {
-  const file = await open(path, 'wx');
-  try {
-    await file.writeFile(bytes);
-  } finally {
-    await file.close();
-  }
 }
 
 interface UndoOptions {

@@ -14,6 +14,7 @@ import {
 import type { Context } from '../context.ts';
 import { EXIT, UsageError } from '../failure.ts';
 import type { Registry } from '../registry.ts';
+import { writeNewFile } from '../new-file.ts';
 import { formatSize } from '../render/quantity.ts';
 import { pluralize, sanitizeLine } from '../render/text.ts';
 
@@ -237,19 +238,6 @@ async function readText(path: string): Promise<string> {
   }
 }
 
-async function writeNewFile(path: string, text: string): Promise<void> {
-  const file = await open(path, 'wx', 0o644).catch((error: unknown) => {
-    if (error instanceof Error && 'code' in error && error.code === 'EEXIST')
-      throw new UsageError(`${sanitizeLine(path)} exists already`);
-    throw error;
-  });
-  try {
-    await file.writeFile(text);
-  } finally {
-    await file.close();
-  }
-}
-
 function notAManifest(what: string): HoldfastError {
   return new HoldfastError('invalid_params', `${what} is not a manifest`, {
     next: 'save one with `holdfast manifest show SESSION --output FILE`',
@@ -269,6 +257,7 @@ function describe({ subject, predicate: manifest }: ManifestStatement): string[]
       `Is about`,
       `${name} ${Object.values(digest).join(' ')}`,
     ]),
+    ...(manifest.artifact === null ? [] : [['Artifact', manifest.artifact] satisfies [string, string]]),
     ['Snapshot', snapshot === null ? 'none' : `${snapshot.id}, ${snapshot.at}`],
     ['Began with', base === null ? 'unknown' : describeBase(base)],
     [

@@ -1,7 +1,8 @@
 import type { Session, Turn } from '../../protocol/entities.ts';
 import type { Params } from '../../protocol/methods.ts';
 import type { Context } from '../context.ts';
-import { UsageError } from '../failure.ts';
+import { EXIT, UsageError, colorFailure, describeFailure } from '../failure.ts';
+import { createArtifact, printCreated } from './artifact.ts';
 import { converse } from '../conversation/interactive.ts';
 import { showAgentTurn } from '../conversation/agent-turn.ts';
 import { followTurn, TurnInterrupts } from '../follow-turn.ts';
@@ -18,6 +19,7 @@ interface RunOptions {
   session?: string;
   timeout?: number;
   wait: boolean;
+  artifact?: readonly string[];
 }
 
 export function registerRun(registry: Registry): void {
@@ -31,6 +33,7 @@ export function registerRun(registry: Registry): void {
         `holdfast run counter '{}'`,
         `holdfast run counter '{}' --session user-123`,
         `echo 'Write the tests' | holdfast run coder - --no-wait`,
+        `holdfast run report 'Sum up May' --artifact report.md 'charts/*.png'`,
       ],
     })
     .option(
@@ -38,13 +41,20 @@ export function registerRun(registry: Registry): void {
       'the session to use, created if missing (default: `default`, or a temporary one for an ephemeral profile)',
     )
     .option('--timeout <s>', 'cancel the turn after this many seconds (or 5m, 2h)', durationValue)
-    .option('--no-wait', 'print the turn id and exit; the turn continues');
+    .option('--no-wait', 'print the turn id and exit; the turn continues')
+    .option(
+      '--artifact <pattern...>',
+      'keep these files when the turn has ended, whatever becomes of the session; * and ** match names',
+    );
   registry.setAction(run, async (context, options: RunOptions, profile: string, operand: string) => {
     const kind = await fetchAgentKind(context, profile);
     const input = await readInput(context.io, operand);
     validateInput(input, kind, `holdfast run ${quoteForShell(profile)}`);
+    const { artifact: keep, timeout: timeoutMs, wait } = options;
+    if (keep !== undefined) requireKeepable(keep, wait);
     const where = await sessionOfRun(context, profile, options.session);
-    return takeTurn(context, { kind, input, where, timeoutMs: options.timeout, wait: options.wait });
+    if (keep === undefined) return takeTurn(context, { kind, input, where, timeoutMs, wait });
+    return takeKeptTurn(context, profile, keep, { kind, input, where, timeoutMs, wait });
   });
 
   const prompt = registry
@@ -95,12 +105,59 @@ async function sessionOfRun(context: Context, profile: string, session: string |
   return { session };
 }
 
+function requireKeepable(patterns: readonly string[], wait: boolean): void {
+  if (!wait)
+    throw new UsageError('--artifact does not go with --no-wait: use `holdfast artifact create` later');
+  for (const pattern of patterns)
+    if (pattern.trim() === '') throw new UsageError('a pattern must not be empty; `**` means everything');
+}
+
+/**
+ * A turn whose results are kept. The session that an ephemeral profile gets for one turn would be gone with them, so it gets another,
+ * which is deleted when they are kept; should they not be, or this program die, it stays.
+ */
+async function takeKeptTurn(
+  context: Context,
+  profile: string,
+  paths: readonly string[],
+  options: TurnOptions,
+): Promise<number | undefined> {
+  const { profiles } = await context.call('profile/list', {});
+  const isPassing =
+    options.where.name === undefined &&
+    options.where.session === undefined &&
+    profiles.some(({ name, persistent }) => name === profile && !persistent);
+  const own = isPassing ? (await context.call('session/create', { profile, opId: newOpId() })).session : null;
+  const kept: string[] = [];
+  const onEnded = async ({ sessionId }: Turn): Promise<Readonly<Record<string, unknown>>> => {
+    try {
+      const created = await createArtifact(context, sessionId, { paths });
+      kept.push(created.artifact.id);
+      await printCreated(context, created);
+      return { artifact: created.artifact };
+    } catch (error) {
+      await context.printNote(colorFailure(describeFailure(error).line, context.stderrStyle));
+      return { artifact: null };
+    }
+  };
+  const where = own === null ? options.where : { session: own.id };
+  const code = await takeTurn(context, { ...options, where, onEnded });
+  if (own !== null && kept.length > 0) await context.call('session/delete', { session: own.id, force: true });
+  else if (own !== null)
+    await context.printNote(
+      `The session ${sanitizeLine(own.name)} stays, with its files: nothing of it was kept`,
+    );
+  return kept.length > 0 || (code !== undefined && code !== EXIT.done) ? code : EXIT.failed;
+}
+
 interface TurnOptions {
   readonly kind: AgentKind | undefined;
   readonly input: Buffer;
   readonly where: Where;
   readonly timeoutMs: number | undefined;
   readonly wait: boolean;
+  /** Called when the turn has ended. Resolves with further fields of its JSON. */
+  readonly onEnded?: (turn: Turn) => Promise<Readonly<Record<string, unknown>>>;
 }
 
 async function takeTurn(context: Context, options: TurnOptions): Promise<number | undefined> {
@@ -118,10 +175,11 @@ async function takeTurn(context: Context, options: TurnOptions): Promise<number 
       );
     }
     // The kind is unknown if the profile was deployed after the query above; infer it from the turn's output.
-    if (options.kind === 'acp') return await showAgentTurn(context, turn);
+    if (options.kind === 'acp') return await showAgentTurn(context, turn, undefined, options.onEnded);
     const sinks = createSinks(context, options.kind ?? inferAgentKind(turn));
     const ended = await followTurn(context, turn.turnId, sinks);
-    return await printResult(context, ended, options.kind ?? inferAgentKind(ended), sinks);
+    const more = await options.onEnded?.(ended);
+    return await printResult(context, ended, options.kind ?? inferAgentKind(ended), sinks, more);
   } finally {
     interrupts.release();
   }

@@ -7,11 +7,15 @@ import { AgentPrinter } from './agent-printer.ts';
 import { followConversation } from './follow-conversation.ts';
 import { PermissionQuestions } from './permission-questions.ts';
 
-/** Shows a turn of an agent that stays, from its beginning until it has ended. Returns the exit code. */
+/**
+ * Shows a turn of an agent that stays, from its beginning until it has ended. `onEnded`: further fields of its JSON. Returns the exit
+ * code.
+ */
 export async function showAgentTurn(
   context: Context,
   { turnId, sessionId }: Pick<Turn, 'turnId' | 'sessionId'>,
   signal?: AbortSignal,
+  onEnded: (turn: Turn) => Promise<Readonly<Record<string, unknown>>> = async () => ({}),
 ): Promise<number> {
   const questions = new PermissionQuestions(context, context.isInteractive && !context.json);
   const printer = new AgentPrinter(context, questions);
@@ -23,7 +27,7 @@ export async function showAgentTurn(
       followConversation(context, sessionId, turnId, printer, signal),
     ]);
     context.progress.end();
-    return await printResult(context, turn, 'acp', printer);
+    return await printResult(context, turn, 'acp', printer, await onEnded(turn));
   } finally {
     questions.close();
     endNotices();

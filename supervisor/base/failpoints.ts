@@ -77,6 +77,9 @@ export const FAILPOINTS = [
   'import.after-contents',
   'import.after-publish',
   'import.after-row',
+  'artifact.after-file',
+  'artifact.after-row',
+  'artifact.after-removal',
   'review.after-intent',
   'review.after-file',
 ] as const;

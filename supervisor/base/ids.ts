@@ -15,6 +15,7 @@ export type IdKind =
   | 'proc'
   | 'hand'
   | 'man'
+  | 'art'
   | 'chk'
   | 'setup'
   | 'cmt';

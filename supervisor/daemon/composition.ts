@@ -31,6 +31,7 @@ import { Checks } from '../checks/checks.ts';
 import { sandboxOwner } from '../engine/sandbox-owner.ts';
 import { changedPaths } from '../handoff/changed-files.ts';
 import { HandoffService } from '../handoff/handoff-service.ts';
+import { PromotedArtifacts } from '../handoff/promoted-artifacts.ts';
 import { AutomaticManifests } from '../manifests/automatic-manifests.ts';
 import { Manifests } from '../manifests/manifests.ts';
 import { Artifacts } from '../history/artifacts.ts';
@@ -102,6 +103,7 @@ import type { Home } from '../store/home.ts';
 import { KeptManifestRows } from '../store/kept-manifests.ts';
 import { Operations } from '../store/operations.ts';
 import { Profiles } from '../store/profiles.ts';
+import { PromotedArtifactRows } from '../store/promoted-artifacts.ts';
 import { DiskReserve } from '../store/reserve.ts';
 import { SecretRows } from '../store/secrets.ts';
 import { SetupRows } from '../store/setups.ts';
@@ -186,6 +188,13 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
   );
   const { manifests, automaticManifests } = createManifests({ ...storage, ...snapshots, ...sessions }, log);
   const bundles = createBundles({ ...storage, ...sandboxes, ...snapshots, ...sessions });
+  const handoffs = new HandoffService({
+    ...storage,
+    ...snapshots,
+    ...review,
+    running: (sessionId) => sandboxes.activeWork.count(sessionId),
+    beforeMade: (session, made) => manifests.prepare(session, made),
+  });
   return {
     ...storage,
     ...network,
@@ -207,12 +216,14 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
       automaticManifests,
       ...bundles,
     }),
-    handoffs: new HandoffService({
+    handoffs,
+    promotedArtifacts: new PromotedArtifacts({
       ...storage,
       ...snapshots,
-      ...review,
-      running: (sessionId) => sandboxes.activeWork.count(sessionId),
-      beforeMade: (session, made) => manifests.prepare(session, made),
+      rows: new PromotedArtifactRows(storage.database),
+      handoffs,
+      sign: (session, artifact, subject) => manifests.ofArtifact(session, artifact, subject),
+      lineWorker: program.lineWorker,
     }),
     checks: new Checks({ ...storage, ...snapshots, ...work, ...sessions, ...review }),
     manifests,

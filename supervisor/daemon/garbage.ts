@@ -57,6 +57,7 @@ export class GarbageCollector {
       ...(await this.#deploys()),
       ...(await this.#runtimes(observed)),
       ...(await this.#artifacts()),
+      ...(await this.#promoted()),
       ...this.#contents(),
     ];
     const removed: Garbage[] = [];
@@ -266,6 +267,23 @@ export class GarbageCollector {
       remove: async () => {
         deletedSessions.remove(sessionId);
         await Promise.resolve();
+      },
+    }));
+  }
+
+  /** What people keep has a row, and is never garbage. */
+  async #promoted(): Promise<Candidate[]> {
+    const { home, promotedArtifacts } = this.#services;
+    return (await promotedArtifacts.findUnused()).map((name) => ({
+      garbage: {
+        kind: 'artifact',
+        name,
+        why: 'left over from an artifact that was not completed, or was removed',
+        bytes: null,
+      },
+      remove: async () => {
+        if ((await promotedArtifacts.findUnused()).includes(name))
+          await removeTree(join(home.promoted, name));
       },
     }));
   }

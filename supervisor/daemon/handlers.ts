@@ -14,6 +14,7 @@ import { reviewHandlers } from '../rpc/handlers/review.ts';
 import { bundleHandlers } from '../rpc/handlers/bundle.ts';
 import { snapshotHandlers } from '../rpc/handlers/snapshot.ts';
 import { checkHandlers } from '../rpc/handlers/check.ts';
+import { artifactHandlers } from '../rpc/handlers/artifact.ts';
 import { handoffHandlers } from '../rpc/handlers/handoff.ts';
 import { manifestHandlers } from '../rpc/handlers/manifest.ts';
 import { deployHandlers } from '../rpc/handlers/deploy.ts';
@@ -111,6 +112,7 @@ export function createHandlers(
     ...permissionHandlers<ClientPeer>({ ...services, sessionId }),
     ...agentSettingHandlers<ClientPeer>({ ...services, sessionId }),
     ...handoffHandlers<ClientPeer>(services),
+    ...artifactHandlers<ClientPeer>(services),
     ...manifestHandlers<ClientPeer>({
       ...services,
       findSession: (reference) => sessionService.find(reference),

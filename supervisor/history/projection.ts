@@ -196,6 +196,7 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
     case 'handoff.made':
     case 'handoff.undone':
     case 'manifest.made':
+    case 'artifact.created':
     case 'check.ended':
       return state;
   }

@@ -74,6 +74,7 @@ export interface ManifestsOptions {
 
 /** What a manifest is made for, and the moment that it is about. */
 interface Occasion extends Pick<Manifest, 'id' | 'reason' | 'handoff'> {
+  readonly artifact?: string | null;
   readonly head: Head;
   readonly snapshot: SnapshotRow | null;
   readonly limits?: { readonly events: number; readonly readMs: number };
@@ -187,12 +188,25 @@ export class Manifests {
     }
   }
 
+  /** Makes the statement that is kept with an artifact. `subject`: what it is about. Errors: those of `openHostKey`. */
+  async ofArtifact(
+    session: SessionRow,
+    artifact: string,
+    subject: ManifestStatement['subject'],
+  ): Promise<Envelope> {
+    const what = { id: this.#options.ids.next('man'), reason: 'artifact' as const, handoff: null, artifact };
+    return this.#sign(await this.#make(session, { ...what, ...this.#present(session) }), subject);
+  }
+
   #present({ id }: SessionRow): Pick<Occasion, 'head' | 'snapshot'> {
     const { events, snapshots } = this.#options;
     return { head: { ...events.head(id) }, snapshot: snapshots.newest(id) };
   }
 
-  async #make(session: SessionRow, { head, snapshot, limits, ...what }: Occasion): Promise<Manifest> {
+  async #make(
+    session: SessionRow,
+    { head, snapshot, limits, artifact = null, ...what }: Occasion,
+  ): Promise<Manifest> {
     const { home, events, profiles, memoryVersion, baseOf, setupOf, changesBetween, now } = this.#options;
     const base = baseOf(session);
     const profile = profiles.get(session.profile);
@@ -241,6 +255,7 @@ export class Manifests {
       review,
       changes: changed === null ? null : changesOf(changed),
       setup,
+      artifact,
       ...summary,
     };
   }

@@ -35,7 +35,7 @@ export const MAX_HOME_PATH_BYTES = LONGEST_DATABASE_PATH - LONGEST_DATABASE_NAME
 const LONGEST_PART = 255;
 /** Entries that a folder may have before it becomes a home. */
 const OURS =
-  /^(\.|supervisor|holdfast|id$|logs$|workspaces$|homes$|run$|deploys$|runtime$|artifacts$|store$|setups$|backups$|reserve$|secrets$|host-key$|bin$|hosts)/;
+  /^(\.|supervisor|holdfast|id$|logs$|workspaces$|homes$|run$|deploys$|runtime$|artifacts$|promoted$|store$|setups$|backups$|reserve$|secrets$|host-key$|bin$|hosts)/;
 
 /** A session's run directory on this machine. */
 export interface RunPaths {
@@ -76,6 +76,8 @@ export class Home {
   readonly uploads: string;
   readonly runtimes: string;
   readonly artifacts: string;
+  /** Results that people keep, whatever becomes of their sessions. */
+  readonly promoted: string;
   /** Snapshot objects, one folder per lineage. */
   readonly store: string;
   /** The output of setups. */
@@ -108,6 +110,7 @@ export class Home {
     this.uploads = join(this.deploys, '.uploads');
     this.runtimes = join(root, 'runtime');
     this.artifacts = join(root, 'artifacts');
+    this.promoted = join(root, 'promoted');
     this.store = join(root, 'store');
     this.setups = join(root, 'setups');
     this.backups = join(root, 'backups');
@@ -138,6 +141,7 @@ export class Home {
         home.deploys,
         home.runtimes,
         home.artifacts,
+        home.promoted,
         home.store,
         home.setups,
         home.backups,
@@ -195,6 +199,10 @@ export class Home {
 
   artifact(sessionId: string, name: string): string {
     return join(this.artifactsDirectory(sessionId), part(name));
+  }
+
+  promotedArtifact(id: string): string {
+    return join(this.promoted, part(id));
   }
 
   setupLog(id: string): string {

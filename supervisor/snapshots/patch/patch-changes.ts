@@ -66,7 +66,7 @@ function joined(path: PathSegments): Buffer {
 }
 
 /** The bytes as a read of the file returns them: holes are zeros. */
-async function* wholeContent(reader: ObjectReader, file: FileEntry): AsyncGenerator<Uint8Array> {
+export async function* wholeContent(reader: ObjectReader, file: FileEntry): AsyncGenerator<Uint8Array> {
   let end = 0;
   for await (const { offset, bytes } of readContent(reader, file)) {
     yield* zeros(offset - end);

@@ -20,6 +20,7 @@ import { sandboxImages } from './019-sandbox-images.ts';
 import { keptManifests } from './020-kept-manifests.ts';
 import { eventSpans } from './021-event-spans.ts';
 import { restoreEvents } from './022-restore-events.ts';
+import { promotedArtifacts } from './023-promoted-artifacts.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -51,4 +52,5 @@ export const MIGRATIONS: readonly Migration[] = [
   keptManifests,
   eventSpans,
   restoreEvents,
+  promotedArtifacts,
 ];

@@ -1,6 +1,7 @@
 import { describe, test } from 'vitest';
 import { FAILPOINTS, type FailpointName } from '../../../supervisor/base/failpoints.ts';
 import { agentTurnScenario } from './agents.ts';
+import { artifactRemovalScenario, artifactScenario } from './artifacts.ts';
 import { importScenario } from './bundles.ts';
 import { deployScenario, setupScenario, undeployScenario } from './profiles.ts';
 import { handoverScenario } from './programs.ts';
@@ -93,6 +94,9 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'import.after-contents': importScenario,
   'import.after-publish': importScenario,
   'import.after-row': importScenario,
+  'artifact.after-file': artifactScenario,
+  'artifact.after-row': artifactScenario,
+  'artifact.after-removal': artifactRemovalScenario,
   'review.after-intent': reviewScenario,
   'review.after-file': reviewScenario,
 };
@@ -126,6 +130,7 @@ const PARTS: Record<Operation, ScenarioGroup> = {
   fork: 'snapshots',
   import: 'snapshots',
   review: 'snapshots',
+  artifact: 'snapshots',
 };
 
 /** The tests of a part. */

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { PlainIgnoreRules } from '../../../protocol/plain-ignore.ts';
 import { findCollisions, whyRefused } from '../../../handoff/path-check.ts';
-import { matchesPattern } from '../../../handoff/quarantine.ts';
+import { matchesPattern } from '../../../protocol/path-patterns.ts';
 
 const utf8 = (text: string): string => Buffer.from(text).toString('latin1');
 

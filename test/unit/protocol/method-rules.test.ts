@@ -54,6 +54,10 @@ const READING: readonly MethodName[] = [
   'review/read',
   'handoff/changes',
   'handoff/contents',
+  'artifact/list',
+  'artifact/show',
+  'artifact/files',
+  'artifact/read',
   'manifest/show',
   'manifest/list',
   'manifest/key',
@@ -78,6 +82,7 @@ const IDEMPOTENT: Readonly<Partial<Record<MethodName, string>>> = {
   'review/open': 'another snapshot of the same files; decisions stay',
   'review/uncomment': 'a removed comment stays removed',
   'review/tree': 'the same decisions give the same tree',
+  'artifact/remove': 'a removed artifact stays removed',
   'handoff/record': 'a step of a handoff is recorded once',
 };
 

@@ -39,6 +39,7 @@ describe('a home', () => {
       'homes',
       'id',
       'logs',
+      'promoted',
       'run',
       'runtime',
       'secrets',

@@ -1,0 +1,167 @@
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import {
+  type ArtifactConnection,
+  exportArtifact,
+  readArtifactFiles,
+} from '../../../handoff/artifact-export.ts';
+import { type ArtifactFile, artifactList } from '../../../protocol/artifacts.ts';
+import { sealEnvelope } from '../../../protocol/envelope.ts';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { statementOf } from '../../../protocol/manifest.ts';
+import { formatPath } from '../../../protocol/paths.ts';
+import { keyPair, manifest } from '../../fixtures/manifest.ts';
+
+const ID = 'art-aaaaaaaaaaaaaaaa';
+const top = mkdtempSync(join(tmpdir(), 'holdfast-artifacts-'));
+afterAll(() => rmSync(top, { recursive: true, force: true }));
+const { privateKey } = keyPair();
+const sha256 = (bytes: string | Buffer): string => createHash('sha256').update(bytes).digest('hex');
+const pathOf = (name: string): string =>
+  formatPath(name.split('/').map((segment) => Buffer.from(segment, 'latin1')));
+
+interface Lies {
+  readonly list?: (files: ArtifactFile[]) => ArtifactFile[];
+  readonly contents?: (bytes: Buffer) => Buffer;
+  readonly statementOf?: string;
+}
+
+/** A fake supervisor with these files, which lies as told. */
+function fakeSupervisor(contents: Readonly<Record<string, string | { run: string }>>, lies: Lies = {}) {
+  const all = Object.entries(contents).map(([path, content]) => {
+    const text = typeof content === 'string' ? content : content.run;
+    const executable = typeof content !== 'string';
+    return { path: pathOf(path), executable, size: Buffer.byteLength(text), sha256: sha256(text), text };
+  });
+  const files = all.map(({ text: _text, ...file }) => file);
+  const bytes = Buffer.concat(all.map(({ text }) => Buffer.from(text)));
+  const list = sha256(artifactList(files));
+  const statement = statementOf(manifest({ reason: 'artifact', artifact: lies.statementOf ?? ID }), [
+    { name: 'files', digest: { sha256: list } },
+  ]);
+  const envelope = sealEnvelope(Buffer.from(JSON.stringify(statement)), privateKey);
+  const artifact = {
+    ...{ id: ID, kind: 'files', name: 'kept', createdAt: '', session: 'ses-aaaaaaaaaaaaaaaa', profile: 'p' },
+    ...{ sessionName: 's', snapshot: 'snp-aaaaaaaaaaaaaaaa', leftOut: 0, sha256: list },
+    ...{ files: files.length, bytes: bytes.length },
+  };
+  const answer = (method: string, params: { readonly from?: number; readonly offset?: number }) => {
+    switch (method) {
+      case 'artifact/show':
+        return { result: { artifact, envelope }, bytes: Buffer.alloc(0) };
+      case 'artifact/files': {
+        const from = params.from ?? 0;
+        const told = lies.list?.(files) ?? files;
+        const next = from + 2 < told.length ? from + 2 : null;
+        return { result: { files: told.slice(from, from + 2), next }, bytes: Buffer.alloc(0) };
+      }
+      default: {
+        const offset = params.offset ?? 0;
+        const part = (lies.contents?.(bytes) ?? bytes).subarray(offset, offset + 5);
+        return { result: {}, bytes: part };
+      }
+    }
+  };
+  return {
+    callWithBytes: (method: string, params: object) => Promise.resolve(answer(method, params)),
+  } as ArtifactConnection;
+}
+
+let serial = 0;
+async function exported(
+  connection: ArtifactConnection,
+  options: { folder?: string; paths?: string[]; released?: string[] } = {},
+) {
+  const folder = options.folder ?? join(top, `folder-${(serial += 1)}`);
+  const { paths = [], released = [] } = options;
+  const contents = await readArtifactFiles(connection, ID);
+  return await exportArtifact(connection, contents, { folder, paths, released });
+}
+
+async function failure(promise: Promise<unknown>): Promise<HoldfastError> {
+  const error: unknown = await promise.then(
+    () => null,
+    (reason: unknown) => reason,
+  );
+  if (error instanceof HoldfastError) return error;
+  throw new Error(`no typed error: ${String(error)}`);
+}
+
+describe('the list of an artifact', () => {
+  test('is as sha256sum writes it, also for odd names', () => {
+    const names = ['plain', 'a b', 'back\\slash', 'new\nline', '\xff\xfe'];
+    const list = artifactList(names.map((name) => ({ path: pathOf(name), sha256: 'aa' })));
+    expect(list.toString('latin1')).toBe(
+      'aa  plain\naa  a b\n\\aa  back\\\\slash\n\\aa  new\\nline\naa  \xff\xfe\n',
+    );
+  });
+});
+
+describe('an export', () => {
+  test('writes what was kept, by page and by part', async () => {
+    const connection = fakeSupervisor({ a: 'one', 'd/b': '', 'd/\xff': 'more than five', c: 'three' });
+    const { folder, files } = await exported(connection);
+    expect(files).toBe(4);
+    expect(readFileSync(join(folder, 'a'), 'utf8')).toBe('one');
+    expect(readFileSync(Buffer.from(`${folder}/d/\xff`, 'latin1'), 'utf8')).toBe('more than five');
+    expect(readFileSync(join(folder, 'd/b'), 'utf8')).toBe('');
+  });
+
+  test('refuses names of git and names that a file system takes for one, and quarantines what would run', async () => {
+    const connection = fakeSupervisor({
+      '.git/config': '[core]',
+      'd/.GIT/hooks/pre-commit': 'x',
+      'git~1/config': 'x',
+      '.g\xe2\x80\x8cit': 'x',
+      '.vscode/tasks.json': '{}',
+      'run.sh': { run: 'echo' },
+      Same: 'one',
+      same: 'two',
+      'x\\..\\..\\y': 'x',
+      fine: 'fine',
+    });
+    const { folder, refused, quarantined } = await exported(connection);
+    expect(readdirSync(folder).sort()).toEqual(['fine', 'x\\..\\..\\y']);
+    expect(refused.map(({ path }) => path).sort()).toEqual(
+      ['.git/config', 'd/.GIT/hooks/pre-commit', 'git~1/config', '.g\xe2\x80\x8cit', 'Same', 'same'].sort(),
+    );
+    expect(quarantined.map(({ path }) => path)).toEqual(['.vscode/tasks.json', 'run.sh']);
+    const chosen = await exported(connection, { paths: ['run.sh', 'fine'], released: ['run.*'] });
+    expect(readdirSync(chosen.folder).sort()).toEqual(['fine', 'run.sh']);
+  });
+
+  test('writes nothing where something is, and through no link', async () => {
+    const connection = fakeSupervisor({ a: 'one' });
+    const elsewhere = join(top, 'elsewhere');
+    mkdirSync(elsewhere);
+    symlinkSync(elsewhere, join(top, 'link'));
+    mkdirSync(join(top, 'full/inside'), { recursive: true });
+    expect((await failure(exported(connection, { folder: join(top, 'full') }))).code).toBe('already_exists');
+    await exported(connection, { folder: join(top, 'link') }).catch(() => undefined);
+    expect(readdirSync(elsewhere)).toEqual([]);
+  });
+
+  test.each<[string, Lies]>([
+    ['another list than was signed', { list: (files) => files.slice(1) }],
+    ['a file more', { list: ([one, ...rest]) => (one === undefined ? [] : [one, one, ...rest]) }],
+    ['the statement of another artifact', { statementOf: 'art-bbbbbbbbbbbbbbbb' }],
+    ['other contents', { contents: (bytes) => Buffer.alloc(bytes.length, 'x') }],
+    ['fewer contents', { contents: (bytes) => bytes.subarray(0, 4) }],
+  ])('of %s leaves nothing', async (_name, lies) => {
+    const folder = join(top, `lies-${(serial += 1)}`);
+    const connection = fakeSupervisor({ a: 'one', b: 'two', c: 'three' }, lies);
+    expect((await failure(exported(connection, { folder }))).code).toBe('protocol_error');
+    expect(existsSync(folder)).toBe(false);
+    expect(readdirSync(top).filter((name) => name.startsWith('.holdfast-'))).toEqual([]);
+  });
+
+  test('a path that leads out of the workspace is no path', async () => {
+    const lies: Lies = {
+      list: (files) => files.map((file) => ({ ...file, path: '/workspace/../../etc/x' })),
+    };
+    await expect(exported(fakeSupervisor({ a: 'one' }, lies))).rejects.toThrow();
+  });
+});
