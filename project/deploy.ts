@@ -1,4 +1,6 @@
+import { homedir } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { type ConfigurationList, isInConfigFolder } from '../protocol/agent-config.ts';
 import {
   APPEND_ENTRIES,
   type DEPLOY_METHODS,
@@ -11,10 +13,11 @@ import type { DeployResult } from '../protocol/deploy-result.ts';
 import { HoldfastError } from '../protocol/errors.ts';
 import type { Params, Result } from '../protocol/methods.ts';
 import type { Progress } from '../protocol/wire/shapes.ts';
+import { readConfiguration } from './configuration/read-configuration.ts';
 import { GitHistory } from './git/history.ts';
 import { readOrigin, type TrackedProject } from './origin.ts';
 import { requireOutsideHome } from './outside-home.ts';
-import { readProfileText, wantsHistory } from './profile-text.ts';
+import { readProfileText, wantedConfiguration, wantsHistory } from './profile-text.ts';
 import { type RawPath, toBytes } from './raw-path.ts';
 import { type ProjectItem, ProjectReader } from './read-project.ts';
 
@@ -43,6 +46,10 @@ export interface DeployOptions {
   readonly attempts?: number;
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
+  /** Called with what `agent.config` names before anything of the project is sent. What it throws ends the deploy. */
+  readonly onConfiguration?: ((list: ConfigurationList) => Promise<void>) | undefined;
+  /** The person's own HOME; default: that of the process. */
+  readonly ownHome?: string;
 }
 
 /** Bytes of one message, below what the protocol allows. */
@@ -66,7 +73,7 @@ export async function deployProject(
 ): Promise<DeployResult> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await deployOnce(connection, options);
+      return await deployOnce(connection, options, attempt === 1);
     } catch (error) {
       const isInterrupted = error instanceof HoldfastError && INTERRUPTED.includes(error.code);
       if (!isInterrupted || attempt >= (options.attempts ?? ATTEMPTS) || options.signal?.aborted === true)
@@ -76,19 +83,35 @@ export async function deployProject(
   }
 }
 
-async function deployOnce(connection: DeployConnection, options: DeployOptions): Promise<DeployResult> {
+async function deployOnce(
+  connection: DeployConnection,
+  options: DeployOptions,
+  isFirst: boolean,
+): Promise<DeployResult> {
   const { home, opId, signal, onProgress } = options;
   const directory = await requireOutsideHome(home, options.directory);
   const profile = await readProfileText(directory);
+  const wanted = await wantedConfiguration(profile);
+  const configuration =
+    wanted === null
+      ? null
+      : await readConfiguration({ directory, ...wanted, ownHome: options.ownHome ?? homedir(), signal });
+  if (configuration !== null && isFirst) await options.onConfiguration?.(configuration.list);
   const begin = { source: directory, profile, opId };
   const begun = await connection.call('profile/deploy/begin', begin, { signal });
   const { upload, result } = begun;
-  if (result !== null) return result;
+  const list = configuration?.list ?? null;
+  if (result !== null) return { ...result, configuration: list };
   if (upload === null) throw new HoldfastError('internal', 'The supervisor began no upload');
   try {
     const tracked = await readOrigin(directory, signal);
     const sender = new Sender(connection, upload, options);
-    const reader = new ProjectReader(directory, { excludedFolder: home, signal });
+    const reader = new ProjectReader(directory, {
+      excludedFolder: home,
+      // It may hold keys, and what is sent of it has none.
+      isExcluded: (path) => isInConfigFolder(path, wanted?.folder),
+      signal,
+    });
     await sender.send('code', reader.items(), tracked);
     if (begun.history) {
       // The other machine may ask for more than the person wants to send.
@@ -105,9 +128,11 @@ async function deployOnce(connection: DeployConnection, options: DeployOptions):
       });
       await sender.send('history', history.items(signal), null);
     }
+    if (configuration !== null) await sender.send('configuration', configuration.items(), null);
     const ignored = await reader.measureIgnored();
     const commit = { upload, ignored, origin: tracked?.origin ?? null, opId };
-    return await connection.call('profile/deploy/commit', commit, { signal, onProgress });
+    const deployed = await connection.call('profile/deploy/commit', commit, { signal, onProgress });
+    return { ...deployed, configuration: list };
   } catch (error) {
     // The connection may be what failed, and ends the upload too. A supervisor that hangs must not hold up the caller.
     const signal = AbortSignal.timeout(ABORT_MS);

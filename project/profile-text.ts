@@ -1,6 +1,7 @@
 import { constants, open, stat, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { ConfigFolderSchema } from '../protocol/agent-config.ts';
 import { PROFILE_BYTES } from '../protocol/deploy.ts';
 import { HoldfastError } from '../protocol/errors.ts';
 import { PROFILE_FILE } from './profile-file.ts';
@@ -21,17 +22,33 @@ const SendsHistorySchema = z.object({ workspace: z.object({ seed: z.object({ git
 
 /** Whether the profile has `workspace.seed.git: true`. */
 export async function wantsHistory(text: string): Promise<boolean> {
+  return SendsHistorySchema.safeParse(await parsed(text)).success;
+}
+
+const SendsConfigurationSchema = z.object({
+  agent: z.object({ config: ConfigFolderSchema, preset: z.string().nullable().default(null) }),
+});
+
+/** The configuration that the profile names; null for none. */
+export async function wantedConfiguration(
+  text: string,
+): Promise<{ readonly folder: string; readonly preset: string | null } | null> {
+  const found = SendsConfigurationSchema.safeParse(await parsed(text));
+  return found.success ? { folder: found.data.agent.config, preset: found.data.agent.preset } : null;
+}
+
+/** Undefined for what is no YAML, which the supervisor reports. */
+async function parsed(text: string): Promise<unknown> {
   const { parse } = await import('yaml');
   try {
-    const value: unknown = parse(text, {
+    return parse(text, {
       stringKeys: true,
       merge: false,
       maxAliasCount: 100,
       logLevel: 'silent',
-    });
-    return SendsHistorySchema.safeParse(value).success;
+    }) as unknown;
   } catch {
-    return false;
+    return undefined;
   }
 }
 

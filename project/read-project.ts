@@ -14,6 +14,8 @@ import { fromBytes, fromText, joinRaw, type RawPath, readable, toBytes } from '.
 export interface ReadProjectOptions {
   /** A folder to exclude although it may be inside the project: the home itself. */
   readonly excludedFolder?: string;
+  /** Paths of the project, each with all below it, that are not part of its code. */
+  readonly isExcluded?: (path: string) => boolean;
   readonly limits?: { readonly bytes: number; readonly files: number };
   readonly signal?: AbortSignal | undefined;
 }
@@ -85,6 +87,7 @@ export class ProjectReader {
     const ignores = await this.#ignoresOf(relative, names, above);
     for (const name of names) {
       const path = relative === '' ? name : `${relative}/${name}`;
+      if (this.#options.isExcluded?.(readable(path)) === true) continue;
       const status = await reading(path, lstat(this.#at(path)));
       const isProfile = path === PROFILE_FILE;
       if (!isProfile && ignores.ignores(readable(path), status.isDirectory())) {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ConfigFolderSchema } from './agent-config.ts';
 
 export const HOME_LIMITS = {
   /** Paths that a profile may name in `agent.state` and `agent.caches` together. */
@@ -27,12 +28,14 @@ function isHomePath(path: string): boolean {
   );
 }
 
-/** The fields of `agent` that say what of HOME outlives a sandbox. */
+/** The fields of `agent` that say what HOME begins with, and what of it outlives a sandbox. */
 export const AGENT_HOME_FIELDS = {
   /** What the agent knows and remembers: kept, and part of snapshots. */
   state: z.array(HomePathSchema).max(32).optional(),
   /** What can be fetched or computed again: kept, and not part of snapshots. */
   caches: z.array(HomePathSchema).max(32).optional(),
+  /** The person's own configuration: what HOME begins with. */
+  config: ConfigFolderSchema.optional(),
 } as const;
 
 export interface AgentHome {

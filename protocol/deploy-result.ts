@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ConfigurationListSchema } from './agent-config.ts';
 import { ProfileSummarySchema } from './entities.ts';
 
 const count = z.number().int().nonnegative();
@@ -31,5 +32,7 @@ export const DeployResultSchema = z.object({
   ignored: IgnoredFilesSchema,
   /** Null: a new workspace starts empty, or the seed folder does not exist. */
   seed: SeedSizeSchema.nullable(),
+  /** What the client read of `agent.config`, and what it left out. The client adds it; the supervisor does not know what was left out. */
+  configuration: ConfigurationListSchema.nullable().default(null),
 });
 export type DeployResult = z.infer<typeof DeployResultSchema>;

@@ -36,8 +36,11 @@ export const ProjectEntrySchema = z.discriminatedUnion('kind', [
 ]);
 export type ProjectEntry = z.infer<typeof ProjectEntrySchema>;
 
-/** `code`: what sandboxes mount. `history`: the git directory that workspaces start with. */
-export const PROJECT_TREES = ['code', 'history'] as const;
+/**
+ * `code`: what sandboxes mount. `history`: the git directory that workspaces start with. `configuration`: what HOME starts with,
+ * without links.
+ */
+export const PROJECT_TREES = ['code', 'history', 'configuration'] as const;
 export type ProjectTree = (typeof PROJECT_TREES)[number];
 
 const text = z.string().max(4096);

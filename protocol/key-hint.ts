@@ -17,3 +17,12 @@ export function looksLikeKey(name: string, value: string): boolean {
   if (value.startsWith('-----BEGIN')) return ISSUED.test(value);
   return NAMED.test(name) && value.length >= SHORTEST && !NO_KEY.test(value);
 }
+
+/** Keys that can be told from other text wherever they stand. */
+const ISSUED_ANYWHERE =
+  /(?<![A-Za-z0-9])(?:sk-[A-Za-z0-9_-]{16,}|[sr]k_live_[A-Za-z0-9]{12,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}|A[KS]IA[0-9A-Z]{16}|AIza[\w-]{30,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[\w-]{30,}|dop_v1_[0-9a-f]{32,})|-----BEGIN [A-Z ]*PRIVATE KEY/;
+
+/** Whether a text contains a key that its issuer made recognisable. */
+export function containsIssuedKey(text: string): boolean {
+  return ISSUED_ANYWHERE.test(text);
+}

@@ -1,3 +1,4 @@
+import { OWN_HOME } from './agent-config.ts';
 import { repeatedCredentials } from './credentials.ts';
 import { HOST_MACHINE, type HostPattern, isLoopback, parseHostPattern } from './egress.ts';
 import { looksLikeKey } from './key-hint.ts';
@@ -65,6 +66,11 @@ export function findStartProblems(profile: Profile): StartProblem[] {
         ['agent', 'command', String(at)],
         word,
       ]),
+    );
+  if (agent.config === OWN_HOME && (agent.protocol === 'handler' || agent.preset === undefined))
+    report(
+      ['agent', 'config'],
+      '`~` needs a `preset`, which says what in your HOME is configuration; or name a folder of the project',
     );
   for (const name of repeatedCredentials(profile.credentials ?? []))
     report(['credentials'], `${name} stands there more than once`);

@@ -13,6 +13,7 @@ import type { WorkspaceFiles } from './files/workspace-files.ts';
 import { processHandlers } from './processes/handlers.ts';
 import type { Processes } from './processes/processes.ts';
 import { searchHandlers } from './search/searches.ts';
+import { fillHome } from './home/fill.ts';
 import { clearHome, openOwned, prepareHome } from './home/prepare.ts';
 import { snapshotHandlers } from './snapshots/handlers.ts';
 import type { SnapshotThread } from './snapshots/thread-client.ts';
@@ -147,6 +148,7 @@ export function serveConnection(
           signal,
           onProgress: ({ files }) => progress('emptying HOME', files, undefined, 'files'),
         }),
+      'home/fill': ({ files: wanted }, { bytes }) => fillHome(home, wanted, bytes),
       'home/clear': async (_params, { signal, progress }) =>
         clearHome(home, {
           signal,

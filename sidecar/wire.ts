@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { CREDENTIAL_PORTS } from '../protocol/credentials.ts';
 import { ProcessIdSchema, TerminalIdSchema, TurnIdSchema } from '../protocol/ids.ts';
 import { FILES_SIDECAR_METHODS, WorkspacePathSchema } from '../protocol/files.ts';
+import { CONFIG_LIMITS } from '../protocol/agent-config.ts';
 import { HOME_LIMITS, HomePathSchema } from '../protocol/agent-home.ts';
 import { SEARCH_SIDECAR_METHODS } from '../protocol/search.ts';
 import { SNAPSHOT_CALLS } from '../snapshot-format/sidecar-calls.ts';
@@ -209,6 +210,13 @@ export const SeedEntrySchema = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('link'), path: WorkspacePathSchema, target: z.base64() }),
 ]);
 
+/** A file below HOME. Its `size` bytes follow the message, in the order of the files. */
+export const HomeFileSchema = z.object({
+  path: HomePathSchema,
+  executable: z.boolean(),
+  size: z.number().int().nonnegative().max(CONFIG_LIMITS.fileBytes),
+});
+
 export const SIDECAR_METHODS = {
   hello: {
     params: z.object({ protocol: z.string(), session: z.string() }),
@@ -370,6 +378,15 @@ export const SIDECAR_METHODS = {
   'home/prepare': {
     params: z.object({ kept: z.array(HomePathSchema).max(HOME_LIMITS.paths) }),
     result: z.object({ files: z.number().int(), bytes: z.number().int() }),
+  },
+  /**
+   * Creates files in HOME where their names are free, after `home/prepare` and before a process of the agent runs. Follows no link.
+   * Can be repeated.
+   */
+  'home/fill': {
+    params: z.object({ files: z.array(HomeFileSchema).max(CONFIG_LIMITS.files) }),
+    result: z.object({ made: z.number().int(), kept: z.number().int() }),
+    bytes: 'params',
   },
   /** Removes everything in HOME, kept or not. The directory itself stays. Sends progress. */
   'home/clear': {

@@ -1,4 +1,5 @@
 import { resolve } from 'node:path';
+import type { ConfigurationList } from '../../protocol/agent-config.ts';
 import { type DeployResult, LARGE_SEED_BYTES } from '../../protocol/deploy-result.ts';
 import type { ProfileSummary } from '../../protocol/entities.ts';
 import type { Params } from '../../protocol/methods.ts';
@@ -75,6 +76,12 @@ async function deployOnce(context: Context, directory: string): Promise<DeployRe
       opId: newOpId(),
       signal: context.interrupted,
       onProgress: (report) => context.progress.update(report),
+      onConfiguration: async (list) => {
+        if (context.json) return;
+        context.progress.end();
+        await showConfiguration(context, list);
+        context.progress.begin(`Deploying ${directory}`);
+      },
     });
   } finally {
     context.progress.end();
@@ -99,6 +106,25 @@ async function showDeployed(context: Context, result: DeployResult): Promise<voi
     );
   await reportFiles(context, result);
   if (!unchanged) await context.printHint(`Run it: holdfast run ${profile.name} ${exampleInput(profile)}`);
+}
+
+const MOST_LISTED = 20;
+
+/** Lists what sandboxes will begin with, before it is sent. */
+async function showConfiguration(
+  context: Context,
+  { folder, files, leftOut }: ConfigurationList,
+): Promise<void> {
+  const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
+  await context.printNote(
+    `Your configuration (${sanitizeLine(folder)}): new sandboxes begin with ${pluralize(files.length, 'file')}, ${formatSize(bytes)}`,
+  );
+  for (const { path } of files.slice(0, MOST_LISTED)) await context.printNote(`  ${sanitizeLine(path)}`);
+  if (files.length > MOST_LISTED) await context.printNote(`  and ${files.length - MOST_LISTED} more`);
+  for (const { path, why } of leftOut.slice(0, MOST_LISTED))
+    await context.printNote(`  left out: ${sanitizeLine(path)} (${sanitizeLine(why)})`);
+  if (leftOut.length > MOST_LISTED)
+    await context.printNote(`  and ${leftOut.length - MOST_LISTED} more left out; --json lists all`);
 }
 
 /** Reports which files the deploy ignored, and warns if every new workspace starts with much data. */

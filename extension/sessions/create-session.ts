@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { QuickPickItemKind, Uri, commands, window, workspace } from 'vscode';
 import type { QuickPickItem, WorkspaceFolder } from 'vscode';
+import type { ConfigurationList } from '../../protocol/agent-config.ts';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { deployProject } from '../../project/deploy.ts';
@@ -67,13 +68,45 @@ export async function profileOf(place: Place, source: SessionSource): Promise<st
   return 'folder' in source ? deployFolder(place, source.folder) : deploy(place, source.example);
 }
 
-async function deploy({ host, home }: Place, directory: string): Promise<string> {
-  const { profile } = await deployProject(host, {
-    directory,
-    home,
-    opId: randomUUID(),
-  });
-  return profile.name;
+/** Undefined where the person declines to have a configuration copied. */
+async function deploy({ host, home }: Place, directory: string): Promise<string | undefined> {
+  const declined = new HoldfastError('cancelled', 'The deploy was cancelled');
+  try {
+    const { profile } = await deployProject(host, {
+      directory,
+      home,
+      opId: randomUUID(),
+      onConfiguration: async (list) => {
+        if (!(await confirmConfiguration(list))) throw declined;
+      },
+    });
+    return profile.name;
+  } catch (error) {
+    if (error === declined) return undefined;
+    throw error;
+  }
+}
+
+const COPY = 'Copy and Deploy';
+const MOST_LISTED = 15;
+
+/** Lists what sandboxes will begin with, before it is sent. */
+async function confirmConfiguration({ folder, files, leftOut }: ConfigurationList): Promise<boolean> {
+  const lines = (list: readonly string[]): string[] =>
+    list.length > MOST_LISTED
+      ? [...list.slice(0, MOST_LISTED), `and ${list.length - MOST_LISTED} more`]
+      : [...list];
+  const detail = [
+    ...lines(files.map(({ path }) => path)),
+    ...(leftOut.length === 0 ? [] : ['', 'Left out:']),
+    ...lines(leftOut.map(({ path, why }) => `${path} (${why})`)),
+  ];
+  const choice = await window.showInformationMessage(
+    `New sandboxes will begin with your configuration from ${sanitize(folder)}.`,
+    { modal: true, detail: detail.map(sanitize).join('\n') },
+    COPY,
+  );
+  return choice === COPY;
 }
 
 async function pick(host: HostConnection, title: string, example: string): Promise<Choice | undefined> {

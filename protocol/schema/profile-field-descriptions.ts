@@ -21,6 +21,8 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'agent.*.state':
     'Paths below HOME that the agent remembers with, such as .claude: they outlive a sandbox and belong to snapshots.',
   'agent.*.caches': 'Paths below HOME, such as .npm, that outlive a sandbox and do not belong to snapshots.',
+  'agent.*.config':
+    'Your own configuration of the agent: a folder of the project that is laid out as HOME, or ~ for the files of the preset in your own HOME. New sandboxes begin with a copy, without keys and sign-in files.',
   persistence:
     'persistent: workspaces are kept and sessions can be resumed. ephemeral: every run without a session name starts empty.',
   workspace: 'The directory /workspace, which outlives its containers.',

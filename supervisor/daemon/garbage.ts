@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Garbage } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { ObservedObject } from '../engine/port.ts';
-import { GIT_HISTORY_SUFFIX, SOURCE_RECORD_SUFFIX } from '../store/home.ts';
+import { CONFIGURATION_SUFFIX, GIT_HISTORY_SUFFIX, SOURCE_RECORD_SUFFIX } from '../store/home.ts';
 import { removeTree } from '../store/remove-tree.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
 import { describeGarbage } from './engine-objects.ts';
@@ -219,6 +219,7 @@ export class GarbageCollector {
         .flatMap(({ profile, version }) => [
           `${profile}/${version}`,
           `${profile}/${version}${GIT_HISTORY_SUFFIX}`,
+          `${profile}/${version}${CONFIGURATION_SUFFIX}`,
           `${profile}/${version}${SOURCE_RECORD_SUFFIX}`,
         ]),
     );

@@ -20,7 +20,7 @@ import { GitHistory } from '../../project/git/history.ts';
 import { seedItems } from './seed-source.ts';
 import { requireImage, type ReportProgress } from './images.ts';
 import { toFailure, recordFailure, type ProfileServiceOptions } from './requests.ts';
-import { requireEngine, requireEntry } from './requirements.ts';
+import { requireConfiguration, requireEngine, requireEntry } from './requirements.ts';
 import { writeSourceRecord } from './source-record.ts';
 import { summarize } from './summary.ts';
 import { redeployedError, UNDEPLOY } from './undeploys.ts';
@@ -108,6 +108,7 @@ export class Deploys {
     const base = profile.image ?? defaultImage;
     await requireImage(engine.images, base, profile.image === undefined, reportProgress, signal);
     requireEntry(profile, project.code);
+    requireConfiguration(profile, project);
     // Before anything of the version exists: a setup takes minutes, and its image is found again by its key.
     const image = await setups.ensureImage({ profile, image: base, reportProgress, signal });
 
@@ -158,14 +159,12 @@ export class Deploys {
     // Leftovers of a version of that number that was never published.
     await removeTree(target);
     await removeTree(home.deployedGitHistory(profile.name, version));
+    await removeTree(home.deployedConfiguration(profile.name, version));
     await failpoint('deploy.after-copy');
 
     const seed = seedOf(profile);
     const history = seed?.git === true ? await this.#readHistory(project, seed, signal) : null;
-    const sourceHash =
-      history === null
-        ? code.hash
-        : createHash('sha256').update(`${code.hash}:${history.hash}`).digest('hex');
+    const sourceHash = sourceHashOf(code.hash, history?.hash, project.configuration?.tree.hash);
     const report = async (historyVersion: number) => ({
       ignored,
       seed: await seedExtent(
@@ -196,6 +195,8 @@ export class Deploys {
     const extent = await report(version);
     signal.throwIfAborted();
     await writeSourceRecord(home.deployedSource(profile.name, version), origin, code.sources);
+    if (project.configuration !== null)
+      await rename(project.configuration.folder, home.deployedConfiguration(profile.name, version));
     await rename(codeFolder, target);
     syncDirectory(dirname(target));
     syncDirectory(home.deploys);
@@ -225,7 +226,7 @@ export class Deploys {
   #record(
     operation: Operation,
     row: NewProfileRow,
-    how: Omit<DeployResult, 'profile' | 'warnings' | 'preset'>,
+    how: Omit<DeployResult, 'profile' | 'warnings' | 'preset' | 'configuration'>,
   ): DeployResult {
     const { database, profiles, operations, sessions, log } = this.#options;
     const deployed = database.transaction(() => {
@@ -234,7 +235,8 @@ export class Deploys {
       const profile = summarize(row, sessions.sessionsOf(row.name).length);
       const { agent } = row.config;
       const preset = agent.protocol === 'handler' ? null : (agent.preset ?? null);
-      const answer = { profile, ...how, preset, warnings: this.#warnings(row.config) };
+      const warnings = this.#warnings(row.config);
+      const answer = { profile, ...how, preset, warnings, configuration: null };
       operations.finish(operation, answer);
       return answer;
     });
@@ -294,10 +296,19 @@ export class Deploys {
     await removeTree(`${target}.tmp`);
     await engine.removeCode(profile, version);
     await removeTree(home.deployedGitHistory(profile, version));
+    await removeTree(home.deployedConfiguration(profile, version));
     await rm(home.deployedSource(profile, version), { force: true });
     await removeTree(target);
     if (reserved) profiles.releaseVersion(profile, version);
   }
+}
+
+/** Of the trees of a version together. */
+function sourceHashOf(code: string, history: string | undefined, configuration: string | undefined): string {
+  const withHistory =
+    history === undefined ? code : createHash('sha256').update(`${code}:${history}`).digest('hex');
+  if (configuration === undefined) return withHistory;
+  return createHash('sha256').update(`${withHistory}:configuration:${configuration}`).digest('hex');
 }
 
 /** Files and bytes that a new workspace of the profile starts with; null for none. */

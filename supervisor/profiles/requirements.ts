@@ -1,7 +1,9 @@
+import { isInConfigFolder } from '../../protocol/agent-config.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Profile } from '../../protocol/profile.ts';
 import type { Engine } from '../engine/port.ts';
 import type { WrittenTree } from './tree-writer.ts';
+import type { UploadedProject } from './uploads.ts';
 
 /** Checks that the engine is reachable and supports the profile. Errors: `engine_unavailable`, `not_supported`. */
 export async function requireEngine(engine: Engine, profile: Profile): Promise<void> {
@@ -35,5 +37,21 @@ export function requireEntry({ agent }: Profile, code: WrittenTree): void {
     why: 'no regular file has that name, or an ignore file excludes it',
     next: 'correct `agent.entry` in holdfast.yaml, or create the file',
     details: { entry: agent.entry },
+  });
+}
+
+/** Checks that the client sent the configuration that the profile names, and not as a part of the code. Errors: `profile_invalid`. */
+export function requireConfiguration({ agent }: Profile, project: UploadedProject): void {
+  const inCode = project.code.sources.find(({ path }) => isInConfigFolder(path, agent.config));
+  const why =
+    inCode !== undefined
+      ? `${inCode.path} was sent as a part of the code`
+      : (agent.config === undefined) !== (project.configuration === null)
+        ? 'the client sent another configuration than holdfast.yaml names'
+        : undefined;
+  if (why === undefined) return;
+  throw new HoldfastError('profile_invalid', 'The configuration of the agent cannot be copied', {
+    why,
+    next: 'deploy with a program of this version',
   });
 }

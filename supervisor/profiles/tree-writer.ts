@@ -6,10 +6,13 @@ import {
   parseProjectPath,
   PROJECT_LIMITS,
   type ProjectEntry,
+  type ProjectTree,
   type SourceFile,
 } from '../../protocol/deploy.ts';
+import { HomePathSchema } from '../../protocol/agent-home.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { explainFileError, hasErrorCode } from '../../project/file-error.ts';
+import { isSignInFile } from '../../project/configuration/sign-in-files.ts';
 import { isGitEntry } from '../../project/ignore-rules.ts';
 import { PROFILE_FILE } from '../../project/profile-file.ts';
 import { entryError, limitError } from '../../project/project-error.ts';
@@ -77,6 +80,7 @@ interface Written {
  */
 export class TreeWriter {
   readonly #root: RawPath;
+  readonly #tree: ProjectTree;
   readonly #isCode: boolean;
   readonly #totals: UploadTotals;
   readonly #folders = new Set<RawPath>(['']);
@@ -87,8 +91,9 @@ export class TreeWriter {
   #files = 0;
   #bytes = 0;
 
-  constructor(root: string, tree: 'code' | 'history', totals: UploadTotals) {
+  constructor(root: string, tree: ProjectTree, totals: UploadTotals) {
     this.#root = fromText(root);
+    this.#tree = tree;
     this.#isCode = tree === 'code';
     this.#totals = totals;
   }
@@ -147,7 +152,7 @@ export class TreeWriter {
       case 'link': {
         const target = fromBytes(Buffer.from(entry.target, 'base64'));
         if (!this.#isCode)
-          throw entryError(path, 'a history has no links', 'deploy a plain clone of the repository');
+          throw entryError(path, `a ${this.#tree} has no links`, 'deploy with a program of this version');
         if (target === '' || target.includes('\0')) throw malformed(`the link ${readable(path)} has no text`);
         requireInside(path, target);
         this.#countFile(path, 0);
@@ -220,6 +225,7 @@ export class TreeWriter {
     // A link is never in the set, so no entry can be created through one.
     if (!this.#folders.has(names.slice(0, -1).join('/')))
       throw malformed(`the folder of ${readable(path)} was not sent before it`);
+    if (this.#tree === 'configuration') requireCopyable(path);
     if (this.#isCode && names.some((name) => isGitEntry(name)))
       throw entryError(path, 'git data is never part of the code', 'list it in .holdfastignore');
     if (this.#isCode && path === PROFILE_FILE && entry.kind !== 'file')
@@ -255,6 +261,14 @@ export class TreeWriter {
   #at(path: RawPath): Buffer {
     return toBytes(joinRaw(this.#root, path));
   }
+}
+
+/** The client has left such files out. */
+function requireCopyable(path: RawPath): void {
+  if (!HomePathSchema.safeParse(readable(path)).success)
+    throw entryError(path, 'its path is too long or too deep for HOME', 'shorten it');
+  if (isSignInFile(readable(path)))
+    throw entryError(path, 'an agent signs in with it', 'deploy with a program of this version');
 }
 
 function malformed(why: string): HoldfastError {

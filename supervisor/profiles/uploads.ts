@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { CONFIG_LIMITS } from '../../protocol/agent-config.ts';
 import type { ProjectEntry, ProjectTree } from '../../protocol/deploy.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Home } from '../store/home.ts';
@@ -19,6 +20,8 @@ export interface UploadedProject {
   readonly code: WrittenTree;
   /** A git directory; null if the client sent none. */
   readonly historyFolder: string | null;
+  /** What HOME begins with; null if the client sent none. */
+  readonly configuration: { readonly folder: string; readonly tree: WrittenTree } | null;
   /** Removes what was not published. */
   discard(): Promise<void>;
 }
@@ -28,9 +31,9 @@ interface Upload {
   readonly source: string;
   readonly owner: object;
   readonly folder: string;
-  readonly code: TreeWriter;
-  readonly history: TreeWriter;
-  hasHistory: boolean;
+  readonly writers: Readonly<Record<ProjectTree, TreeWriter>>;
+  /** The trees that were sent. */
+  readonly sent: Set<ProjectTree>;
   /** The last append, which the next one waits for. */
   last: Promise<void>;
   idle: NodeJS.Timeout;
@@ -70,9 +73,16 @@ export class Uploads {
       source,
       owner,
       folder,
-      code: new TreeWriter(join(folder, 'code'), 'code', totals),
-      history: new TreeWriter(join(folder, 'history'), 'history', totals),
-      hasHistory: false,
+      writers: {
+        code: new TreeWriter(join(folder, 'code'), 'code', totals),
+        history: new TreeWriter(join(folder, 'history'), 'history', totals),
+        configuration: new TreeWriter(
+          join(folder, 'configuration'),
+          'configuration',
+          new UploadTotals(CONFIG_LIMITS),
+        ),
+      },
+      sent: new Set(),
       last: Promise.resolve(),
       idle: this.#abortWhenIdle(id, owner),
     });
@@ -89,9 +99,8 @@ export class Uploads {
   ): Promise<void> {
     const upload = this.#get(id, owner);
     clearTimeout(upload.idle);
-    if (tree === 'history') upload.hasHistory = true;
-    const writer = tree === 'code' ? upload.code : upload.history;
-    upload.last = upload.last.then(() => writer.append(entries, bytes));
+    upload.sent.add(tree);
+    upload.last = upload.last.then(() => upload.writers[tree].append(entries, bytes));
     try {
       await upload.last;
     } catch (error) {
@@ -111,13 +120,19 @@ export class Uploads {
     clearTimeout(upload.idle);
     try {
       await upload.last;
-      const code = await upload.code.finish();
-      if (upload.hasHistory) await upload.history.finish();
+      const { writers, sent } = upload;
+      const code = await writers.code.finish();
+      if (sent.has('history')) await writers.history.finish();
+      const configuration = sent.has('configuration') ? await writers.configuration.finish() : null;
       return {
         source: upload.source,
         codeFolder: join(upload.folder, 'code'),
         code,
-        historyFolder: upload.hasHistory ? join(upload.folder, 'history') : null,
+        historyFolder: sent.has('history') ? join(upload.folder, 'history') : null,
+        configuration:
+          configuration === null
+            ? null
+            : { folder: join(upload.folder, 'configuration'), tree: configuration },
         discard: () => this.#remove(upload),
       };
     } catch (error) {
@@ -155,7 +170,7 @@ export class Uploads {
 
   async #remove(upload: Upload): Promise<void> {
     try {
-      await Promise.all([upload.code.close(), upload.history.close()]);
+      await Promise.all(Object.values(upload.writers).map((writer) => writer.close()));
       await removeTree(upload.folder);
     } finally {
       // What could not be removed is a leftover for the next supervisor; other uploads need its place.

@@ -36,10 +36,11 @@ export class CodeVersions {
     const { engine, home, profiles } = this.#options;
     await engine.removeCode(profile, version);
     const history = await removeTree(home.deployedGitHistory(profile, version));
+    const configuration = await removeTree(home.deployedConfiguration(profile, version));
     await rm(home.deployedSource(profile, version), { force: true });
     const code = await removeTree(home.deploy(profile, version));
     profiles.markVersionRemoved(profile, version);
-    return code.bytes + history.bytes;
+    return code.bytes + history.bytes + configuration.bytes;
   }
 
   /** Removes what it can; gc removes the rest. */

@@ -5,6 +5,7 @@ import type { Profile } from '../../protocol/profile.ts';
 import { Hook } from '../base/hook.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { Engine, ObservedSandbox, SandboxSpec } from '../engine/port.ts';
+import type { Home } from '../store/home.ts';
 import type { ProfileRow, Profiles } from '../store/profiles.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { Egress } from '../egress/egress.ts';
@@ -19,6 +20,7 @@ import type { ActiveWork } from './active-work.ts';
 import type { ObservationCache } from './observation-cache.ts';
 import type { SessionRecords } from '../history/session-records.ts';
 import type { SidecarConnections } from './sidecar-connections.ts';
+import { configurationParts } from '../workspace/home-configuration.ts';
 import { sandboxSpec, sidecarOnlySpec, workspaceSpec } from './sandbox-spec.ts';
 
 /** How long an agent container may take to end after TERM. */
@@ -42,6 +44,7 @@ export interface ReadySandbox {
 }
 
 export interface LifecycleOptions {
+  readonly home: Pick<Home, 'deployedConfiguration'>;
   readonly engine: Engine;
   readonly records: SessionRecords;
   readonly profiles: Profiles;
@@ -68,6 +71,7 @@ export class Lifecycle {
    * What must happen to the workspace of a session (by id) before anything new does. Runs with the session's mutex held.
    */
   readonly beforeUse = new Hook<string>();
+  readonly #home: Pick<Home, 'deployedConfiguration'>;
   readonly #engine: Engine;
   readonly #records: SessionRecords;
   readonly #profiles: Profiles;
@@ -81,6 +85,7 @@ export class Lifecycle {
   readonly #beforeSidecarEnds: (row: SessionRow) => Promise<void>;
 
   constructor(options: LifecycleOptions) {
+    this.#home = options.home;
     this.#engine = options.engine;
     this.#records = options.records;
     this.#profiles = options.profiles;
@@ -138,7 +143,7 @@ export class Lifecycle {
     const client = await this.#sidecars.get(sessionId);
     // The agent's container runs, and no process of the agent: those start with the turn.
     await this.#seeding.finishPending(started);
-    await this.#prepareHome(started, profile.config, client);
+    await this.#prepareHome(started, profile, client);
     await this.#egress.waitUntilReady(sessionId);
     return {
       dispatched: { reused: plan.reused, case: plan.case },
@@ -150,12 +155,17 @@ export class Lifecycle {
   }
 
   /**
-   * A new sandbox takes over of HOME only what the profile keeps. The generation is stored afterwards: if we are killed
+   * A new sandbox takes over of HOME only what the profile keeps, and gets the person's configuration beside it. The generation is stored afterwards: if we are killed
    * in between, the next dispatch repeats this, and no process of the agent has started.
    */
-  async #prepareHome(row: SessionRow, { agent }: Profile, client: SidecarClient): Promise<void> {
+  async #prepareHome(row: SessionRow, profile: ProfileRow, client: SidecarClient): Promise<void> {
     if (row.homeGeneration === row.generation) return;
+    const { agent } = profile.config;
     await client.prepareHome(keptInHome(agent));
+    if (agent.config !== undefined) {
+      const folder = this.#home.deployedConfiguration(profile.name, profile.version);
+      for await (const part of configurationParts(folder)) await client.fillHome(part);
+    }
     await failpoint('start.after-home');
     this.#records.change(row.id, { homeGeneration: row.generation }, 'HOME is prepared');
   }

@@ -51,6 +51,9 @@ export interface RunPaths {
 /** Suffix of a deployed git history, after the version. */
 export const GIT_HISTORY_SUFFIX = '.git';
 
+/** Suffix of the configuration that HOME begins with, after the version. */
+export const CONFIGURATION_SUFFIX = '.home';
+
 /** Suffix of the record of where a version comes from. */
 export const SOURCE_RECORD_SUFFIX = '.source.jsonl';
 
@@ -182,6 +185,11 @@ export class Home {
   /** The git history of a version, outside the code folder that sandboxes mount. */
   deployedGitHistory(profile: string, version: number): string {
     return `${this.deploy(profile, version)}${GIT_HISTORY_SUFFIX}`;
+  }
+
+  /** What HOME begins with, outside the code folder that sandboxes mount. */
+  deployedConfiguration(profile: string, version: number): string {
+    return `${this.deploy(profile, version)}${CONFIGURATION_SUFFIX}`;
   }
 
   /** Where a version comes from, beside its code. */

@@ -11,6 +11,7 @@ import type {
   TurnLaunch,
   TurnProgress,
 } from '../../sidecar/wire.ts';
+import type { HomePart } from './home-configuration.ts';
 import { keepAlive, type LivenessTimeouts } from './liveness.ts';
 import { openSidecarPeer, type SidecarHello, type SidecarPeer } from './sidecar-peer.ts';
 
@@ -229,6 +230,11 @@ export class SidecarClient {
   /** Removes everything in HOME except the kept paths, and writes our start files. Continues an interrupted call. */
   async prepareHome(kept: readonly string[]): Promise<void> {
     await this.#peer.call('home/prepare', { kept: [...kept] });
+  }
+
+  /** Creates files in HOME whose names are free. Can be repeated. */
+  async fillHome({ files, content }: HomePart): Promise<void> {
+    await this.#peer.call('home/fill', { files: [...files] }, { bytes: content });
   }
 
   /** Empties HOME. Continues an interrupted call. */

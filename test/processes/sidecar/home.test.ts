@@ -15,6 +15,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { fillHome } from '../../../sidecar/home/fill.ts';
 import { clearHome, prepareHome } from '../../../sidecar/home/prepare.ts';
 
 let root: string;
@@ -132,5 +133,69 @@ describe('HOME of a new sandbox', () => {
     await clearHome(home);
     expect(existsSync(home)).toBe(true);
     expect(names()).toEqual([]);
+  });
+});
+
+describe("a person's configuration", () => {
+  const fill = (files: Readonly<Record<string, string>>): { made: number; kept: number } =>
+    fillHome(
+      home,
+      Object.entries(files).map(([path, text]) => ({
+        path,
+        size: text.length,
+        executable: path.endsWith('.sh'),
+      })),
+      Buffer.from(Object.values(files).join('')),
+    );
+
+  test('is written beside what is there, which stays', async () => {
+    put('.claude/settings.json', 'of the agent');
+    await prepareHome(home, ['.claude']);
+    expect(
+      fill({
+        '.claude/settings.json': 'new',
+        '.claude/CLAUDE.md': 'be brief',
+        'bin/run.sh': '#!',
+        '.bashrc': 'mine',
+        empty: '',
+      }),
+    ).toEqual({ made: 4, kept: 1 });
+    expect(readFileSync(join(home, '.claude/settings.json'), 'utf8')).toBe('of the agent');
+    expect(readFileSync(join(home, '.claude/CLAUDE.md'), 'utf8')).toBe('be brief');
+    expect(readFileSync(join(home, '.bashrc'), 'utf8')).toBe('mine');
+    expect(lstatSync(join(home, 'bin/run.sh')).mode & 0o777).toBe(0o755);
+    // As after a kill in between.
+    put('.holdfast-part', 'half');
+    expect(fill({ '.claude/CLAUDE.md': 'other', later: 'y' })).toEqual({ made: 1, kept: 1 });
+    expect(names()).toEqual(['.bashrc', '.claude', '.profile', 'bin', 'empty', 'later']);
+  });
+
+  test('goes through no link, FIFO or file that the agent left in its place', () => {
+    symlinkSync(outside, join(home, '.claude'));
+    symlinkSync(join(outside, 'precious'), join(home, 'CLAUDE.md'));
+    symlinkSync(join(outside, 'new'), join(home, 'dangling'));
+    symlinkSync(join(outside, 'precious'), join(home, '.holdfast-part'));
+    put('file', 'x');
+    execFileSync('mkfifo', [join(home, 'pipe')]);
+    expect(
+      fill({
+        '.claude/CLAUDE.md': 'a',
+        'CLAUDE.md': 'b',
+        dangling: 'c',
+        'file/below': 'd',
+        'pipe/below': 'e',
+        pipe: 'f',
+      }),
+    ).toEqual({ made: 0, kept: 6 });
+    symlinkSync(join(outside, 'precious'), join(home, '.holdfast-part'));
+    expect(fill({ free: 'g' })).toEqual({ made: 1, kept: 0 });
+    expect(readdirSync(outside)).toEqual(['precious']);
+    expect(readFileSync(join(outside, 'precious'), 'utf8')).toBe('mine');
+  });
+
+  test('with fewer bytes than its files need is refused', () => {
+    expect(() => fillHome(home, [{ path: 'a', size: 9, executable: false }], Buffer.from('short'))).toThrow(
+      /more bytes/,
+    );
   });
 });

@@ -45,6 +45,7 @@ const USES: Readonly<Record<string, object>> = {
   'agent.*.timeout': { agent: { ...HANDLER, timeout: '1h' } },
   'agent.*.preset': { agent: { preset: 'claude' } },
   'agent.*.state': { agent: { ...COMMAND, state: ['.claude', '.local/share/opencode'] } },
+  'agent.*.config': { agent: { ...COMMAND, config: 'agent-home' } },
   'agent.*.caches': { agent: { ...COMMAND, caches: ['.npm'] } },
   persistence: { persistence: 'persistent' },
   workspace: { workspace: {} },
