@@ -53,6 +53,13 @@ const KNOWN: readonly Known[] = [
     next: 'check the network, or whether you need a VPN',
   },
   {
+    // As ssh says it of a proxy that ends: "Connection closed by UNKNOWN port 65535".
+    sign: /Connection closed by|Connection reset by peer|kex_exchange_identification|Broken pipe/,
+    code: 'connection_closed',
+    why: 'the connection ended during the login',
+    next: 'check the network and try again; a machine that refuses many logins in a row may need a minute',
+  },
+  {
     sign: /timed out|not responding/i,
     code: 'timeout',
     why: 'it does not answer',

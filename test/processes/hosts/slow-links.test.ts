@@ -2,6 +2,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { TestContext } from 'vitest';
+import { randomOf } from '../../fixtures/hosts/cuts.ts';
 import { NearMachine, farPath } from '../../fixtures/hosts/near-machine.ts';
 import { SSHD, SshServer } from '../../fixtures/hosts/ssh-server.ts';
 import type { SlowLink } from '../../fixtures/hosts/ssh-server.ts';
@@ -22,15 +23,6 @@ async function overLink(
     await server.stop();
   }, CLEAN_UP_MS);
   return { server, near };
-}
-
-/** From 0 up to 1, the same for the same seed. */
-function randomOf(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 32;
-  };
 }
 
 describe.skipIf(SSHD === undefined).concurrent('a host behind a slow network (needs sshd)', () => {
