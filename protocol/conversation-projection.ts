@@ -189,7 +189,7 @@ function beside(step: Step, entry: EventEntry): readonly ItemChange[] {
 
 /** A prompt gets its place when its turn starts: until then others are in front of it. */
 function queued(step: Step, data: Data<'turn.queued'>): readonly ItemChange[] {
-  const { turnId, kind, preview } = data;
+  const { turnId, kind, preview, attachments } = data;
   const item: ProjectedItem = {
     ...step.begun(turnId),
     at: 0,
@@ -197,16 +197,22 @@ function queued(step: Step, data: Data<'turn.queued'>): readonly ItemChange[] {
     kind,
     preview,
     state: 'queued',
+    ...(attachments === undefined ? {} : { attachments }),
   };
   return [{ key: promptKey(turnId), item }];
 }
 
 /** A prompt that waits keeps its place in the queue. */
-function edited(step: Step, { turnId, preview }: Data<'turn.edited'>): readonly ItemChange[] {
+function edited(
+  step: Step,
+  { turnId, preview, attachments = [] }: Data<'turn.edited'>,
+): readonly ItemChange[] {
   const key = promptKey(turnId);
   const prompt = step.find('prompt', key);
   if (prompt?.state !== 'queued') return [];
-  return [{ key, item: { ...prompt, seq: step.seq, contents: step.contents, preview } }];
+  const { attachments: _, ...rest } = prompt;
+  const item = { ...rest, seq: step.seq, contents: step.contents, preview };
+  return [{ key, item: attachments.length === 0 ? item : { ...item, attachments } }];
 }
 
 function placePrompt(step: Step, turnId: string): readonly ItemChange[] {

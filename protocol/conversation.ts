@@ -8,6 +8,7 @@ import {
   ToolLocationSchema,
   ToolStatusSchema,
 } from './agent-events.ts';
+import { AttachmentsSchema } from './attachments.ts';
 import { ContentSchema } from './contents.ts';
 import { EgressEventSchema, RuleScopeSchema } from './egress.ts';
 import { SessionIdSchema, SessionRefSchema, SnapshotIdSchema, TurnIdSchema } from './ids.ts';
@@ -58,6 +59,8 @@ const PromptItemSchema = item.extend({
   /** The beginning of the prompt, on one line. */
   preview: z.string(),
   state: z.enum(['queued', 'sent']),
+  /** Left out where there are none. */
+  attachments: AttachmentsSchema.optional(),
 });
 const MessageItemSchema = item.extend({
   type: z.literal('message'),

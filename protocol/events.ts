@@ -8,6 +8,7 @@ import {
   TurnStatusSchema,
 } from './entities.ts';
 import { AGENT_EVENTS } from './agent-events.ts';
+import { AttachmentsSchema } from './attachments.ts';
 import { CHECK_EVENTS } from './checks.ts';
 import { EGRESS_EVENTS } from './egress.ts';
 import { ARTIFACT_EVENTS } from './artifacts.ts';
@@ -102,6 +103,7 @@ export const EVENT_SCHEMAS = {
     /** The whole input. Null in events of earlier versions. */
     content: ContentSchema.nullable(),
     timeoutMs: z.number().int().positive(),
+    attachments: AttachmentsSchema.optional(),
   }),
   /** The input of a turn that still waits was replaced; the data is that of the new one. */
   'turn.edited': z.object({
@@ -109,6 +111,8 @@ export const EVENT_SCHEMAS = {
     inputBytes: bytes,
     preview: z.string(),
     content: ContentSchema,
+    /** All that it has from now on. */
+    attachments: AttachmentsSchema.optional(),
   }),
   'turn.started': z.object({
     turnId: TurnIdSchema,
@@ -319,9 +323,19 @@ export function parseEvent(event: { type: string; data: unknown }): EventEntry |
   return { type, data: EVENT_SCHEMAS[type].parse(isOld ? { ...data, content: null } : data) } as EventEntry;
 }
 
-/** The content that an event names; null for none. */
+/** The content that an event is about; null for none. */
 export function contentOf({ data }: EventEntry): Content | null {
   return 'content' in data ? data.content : null;
+}
+
+/** All contents that an event names: the one above, and those of attachments. */
+export function contentsOf(entry: EventEntry): Content[] {
+  const content = contentOf(entry);
+  const attachments = 'attachments' in entry.data ? (entry.data.attachments ?? []) : [];
+  return [
+    ...(content === null ? [] : [content]),
+    ...attachments.flatMap((one) => (one.kind === 'link' ? [] : [one.content])),
+  ];
 }
 
 /** The type that this version gives to events of a stored type. */

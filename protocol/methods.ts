@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ATTACHMENT_LIMITS, ATTACHMENT_METHODS, AttachmentRefSchema } from './attachments.ts';
 import { BUNDLE_METHODS } from './bundles.ts';
 import { CONVERSATION_METHODS, CONVERSATION_NOTIFICATIONS } from './conversation.ts';
 import { CONTENT_METHODS, ContentsVerificationSchema } from './contents.ts';
@@ -326,6 +327,7 @@ export const METHODS = {
       name: SessionNameSchema.optional(),
       input: z.json().optional(),
       prompt: z.string().optional(),
+      attachments: z.array(AttachmentRefSchema).max(ATTACHMENT_LIMITS.count).optional(),
       timeoutMs: z
         .number()
         .int()
@@ -339,12 +341,16 @@ export const METHODS = {
     repeat: 'opId',
     whenDamaged: 'refused',
   },
-  /** Replaces the input of a turn that waits in the queue, given as in `turn/start`. Fails with `invalid_state` once it has begun. */
+  /**
+   * Replaces the input of a turn that waits in the queue, given as in `turn/start`. Without `attachments` it keeps those that it has.
+   * Fails with `invalid_state` once it has begun.
+   */
   'turn/edit': {
     params: z.object({
       turn: TurnIdSchema,
       input: z.json().optional(),
       prompt: z.string().optional(),
+      attachments: z.array(AttachmentRefSchema).max(ATTACHMENT_LIMITS.count).optional(),
       opId,
     }),
     result: z.object({ turn: TurnSchema }),
@@ -468,6 +474,7 @@ export const METHODS = {
   },
 
   ...CONTENT_METHODS,
+  ...ATTACHMENT_METHODS,
   ...PERMISSION_METHODS,
   ...AGENT_SETTING_METHODS,
   ...CONVERSATION_METHODS,

@@ -61,6 +61,7 @@ function listen(): void {
         thread,
         import('./serve.ts'),
         import('./turns/keeper.ts'),
+        import('./turns/attached-files.ts'),
         import('./files/workspace-files.ts'),
         import('./watch/watches.ts'),
         import('./egress/listeners.ts'),
@@ -75,6 +76,7 @@ function listen(): void {
         snapshots,
         { serveConnection },
         { Turns },
+        { AttachedFiles },
         { WorkspaceFiles },
         { WatchedTrees },
         { EgressListeners },
@@ -88,6 +90,7 @@ function listen(): void {
           runtime: pathOf('RUNTIME', '/opt/holdfast'),
           code: pathOf('AGENT', '/agent'),
         });
+        const attachedFiles = new AttachedFiles(pathOf('RUN', '/run/holdfast'));
         const terminals = new Terminals({
           run: pathOf('RUN', '/run/holdfast'),
           control: pathOf('CONTROL', '/ctl'),
@@ -111,6 +114,7 @@ function listen(): void {
         ending.signal.addEventListener('abort', () => {
           clearTimeout(startThread);
           turns.close();
+          attachedFiles.close();
           terminals.detach();
           processes.detach();
         });
@@ -119,6 +123,7 @@ function listen(): void {
           serveConnection(acceptWithReadBuffer(socket), {
             session,
             turns,
+            attachedFiles,
             terminals,
             processes,
             workspace,

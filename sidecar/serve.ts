@@ -19,6 +19,7 @@ import { snapshotHandlers } from './snapshots/handlers.ts';
 import type { SnapshotThread } from './snapshots/thread-client.ts';
 import { terminalHandlers } from './terminals/handlers.ts';
 import type { Terminals } from './terminals/terminals.ts';
+import type { AttachedFiles } from './turns/attached-files.ts';
 import type { Turns } from './turns/keeper.ts';
 import { watchHandlers } from './watch/handlers.ts';
 import type { WatchedTrees } from './watch/watches.ts';
@@ -31,6 +32,7 @@ import { type Usage, usageOf } from './workspace/usage.ts';
 export interface ServeOptions {
   readonly session: string;
   readonly turns: Turns;
+  readonly attachedFiles: AttachedFiles;
   readonly terminals: Terminals;
   readonly processes: Processes;
   readonly workspace: string;
@@ -53,6 +55,7 @@ export function serveConnection(
   {
     session,
     turns,
+    attachedFiles,
     terminals,
     processes,
     workspace,
@@ -125,6 +128,7 @@ export function serveConnection(
         return {};
       },
       'turn/list': () => ({ turns: turns.list() }),
+      'attachment/write': (part, { bytes }) => ({ stored: attachedFiles.write(part, bytes) }),
       'exec/kill': async ({ exec, signal: name }, { signal }) => {
         await turns.killExec(exec, name, signal);
         return {};

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { AttachmentNameSchema } from '../protocol/attachments.ts';
 import { CREDENTIAL_PORTS } from '../protocol/credentials.ts';
 import { ProcessIdSchema, TerminalIdSchema, TurnIdSchema } from '../protocol/ids.ts';
 import { FILES_SIDECAR_METHODS, WorkspacePathSchema } from '../protocol/files.ts';
@@ -76,6 +77,7 @@ export const IN_SANDBOX = {
  *   processes/PROC/stdout, stderr
  *                             FIFOs, program → sidecar
  *   processes/PROC/in-OFFSET  input that waits for the feeder, which empties the file when the program's input has it
+ *   attachments/TURN/NAME     a file that the prompt of a turn brings along; `.new-NAME` until it is complete
  */
 export const SIDECAR_PROTOCOL = '2';
 
@@ -118,6 +120,14 @@ export const TurnProgressSchema = z.object({
   damage: z.string().nullable().default(null),
 });
 export type TurnProgress = z.infer<typeof TurnProgressSchema>;
+
+export const AttachedPartSchema = z.object({
+  turnId: TurnIdSchema,
+  name: AttachmentNameSchema,
+  offset: z.number().int().nonnegative(),
+  total: z.number().int().nonnegative(),
+});
+export type AttachedPart = z.infer<typeof AttachedPartSchema>;
 
 export const TerminalLaunchSchema = WindowSizeSchema.extend({
   terminalId: TerminalIdSchema,
@@ -280,6 +290,16 @@ export const SIDECAR_METHODS = {
   'turn/kill': {
     params: z.object({ turnId: TurnIdSchema, graceMs: z.number().int() }),
     result: z.object({}),
+  },
+  /**
+   * Writes a part of a file that the prompt of a turn brings along; the last one gives the file its name. `stored`: bytes of the file
+   * that are there, 0 if it has to be written from its beginning because earlier parts are gone. The files of the oldest turns make
+   * room. Errors: `no_space`, `sandbox_lost`.
+   */
+  'attachment/write': {
+    params: AttachedPartSchema,
+    result: z.object({ stored: z.number().int().nonnegative() }),
+    bytes: 'params',
   },
   /** Removes the turn's directory after everything was read. A turn that still runs is killed. */
   'turn/remove': { params: z.object({ turnId: TurnIdSchema }), result: z.object({}) },

@@ -1,5 +1,7 @@
+import type { AttachmentRef } from '../../protocol/attachments.ts';
 import type { Session, Turn } from '../../protocol/entities.ts';
 import type { Params } from '../../protocol/methods.ts';
+import { attach, collected } from '../attachments.ts';
 import type { Context } from '../context.ts';
 import { EXIT, UsageError, colorFailure, describeFailure } from '../failure.ts';
 import { createArtifact, printCreated } from './artifact.ts';
@@ -20,6 +22,10 @@ interface RunOptions {
   timeout?: number;
   wait: boolean;
   artifact?: readonly string[];
+}
+
+interface PromptOptions extends RunOptions {
+  attach?: string[];
 }
 
 export function registerRun(registry: Registry): void {
@@ -66,22 +72,37 @@ export function registerRun(registry: Registry): void {
       examples: [
         `holdfast prompt invoices 'Now the ones from May'`,
         'holdfast prompt invoices - < task.md',
+        `holdfast prompt invoices 'Why does it look like this?' --attach screenshot.png --attach /workspace/src/page.css`,
         'holdfast prompt invoices',
       ],
     })
+    .option(
+      '--attach <file>',
+      'a file to send along (10 MiB at most), or a path below /workspace to point at; repeatable',
+      collected,
+    )
     .option('--timeout <s>', 'cancel the turn after this many seconds (or 5m, 2h)', durationValue)
     .option('--no-wait', 'print the turn id and exit; the turn continues');
   registry.setAction(
     prompt,
-    async (context, options: RunOptions, reference: string, operand: string | undefined) => {
+    async (context, options: PromptOptions, reference: string, operand: string | undefined) => {
       const { session } = await context.call('session/show', { session: reference });
       const kind = await fetchAgentKind(context, session.profile);
       const where = { session: session.id };
-      const take = (input: Buffer): Promise<number | undefined> => {
+      const paths = options.attach ?? [];
+      const take = async (input: Buffer): Promise<number | undefined> => {
         validateInput(input, kind, `holdfast prompt ${quoteForShell(reference)}`);
-        return takeTurn(context, { kind, input, where, timeoutMs: options.timeout, wait: options.wait });
+        const attachments = await attach(context, session.id, paths);
+        const { timeout: timeoutMs, wait } = options;
+        return takeTurn(context, { kind, input, attachments, where, timeoutMs, wait });
       };
       if (operand !== undefined) return take(await readInput(context.io, operand));
+      if (paths.length > 0) {
+        throw new UsageError(
+          'a text is missing: --attach sends files along with one; - reads it from standard input',
+          'invalid_params',
+        );
+      }
       if (context.isInteractive && !context.json && options.wait)
         return converse(context, session.name, take);
       throw new UsageError('a text is missing; - reads it from standard input', 'invalid_params');
@@ -153,6 +174,7 @@ async function takeKeptTurn(
 interface TurnOptions {
   readonly kind: AgentKind | undefined;
   readonly input: Buffer;
+  readonly attachments?: readonly AttachmentRef[];
   readonly where: Where;
   readonly timeoutMs: number | undefined;
   readonly wait: boolean;
@@ -186,12 +208,13 @@ async function takeTurn(context: Context, options: TurnOptions): Promise<number 
 }
 
 async function startTurn(context: Context, options: TurnOptions): Promise<{ turn: Turn; session: Session }> {
-  const { input, kind, where, timeoutMs } = options;
+  const { input, kind, where, timeoutMs, attachments = [] } = options;
   const params: Params<'turn/start'> = {
     ...where,
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
     // Raw bytes carry the input exactly as typed, without rounding numbers. Empty input needs the field instead.
     ...(input.length === 0 && kind !== 'handler' ? { prompt: '' } : {}),
+    ...(attachments.length === 0 ? {} : { attachments: [...attachments] }),
     opId: newOpId(),
   };
   context.progress.begin('Starting the turn');

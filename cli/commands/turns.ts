@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import type { Turn } from '../../protocol/entities.ts';
 import { errorFromWire } from '../../protocol/error-data.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { attach, collected } from '../attachments.ts';
 import type { Context } from '../context.ts';
 import { showAgentTurn } from '../conversation/agent-turn.ts';
 import { UsageError } from '../failure.ts';
@@ -69,14 +70,39 @@ function registerList(registry: Registry, group: Command): void {
   });
 }
 
+interface EditOptions {
+  attach?: string[];
+  withoutAttachments?: boolean;
+}
+
+async function sessionOf(context: Context, turnId: string): Promise<string> {
+  return (await context.call('turn/show', { turn: turnId })).turn.sessionId;
+}
+
 function registerEdit(registry: Registry, group: Command): void {
   const command = registry.command(group, {
     usage: 'edit <turn> <prompt>',
     description: 'replace the prompt of a turn that waits in the queue; - reads standard input',
-    examples: ["holdfast turn edit turn-… 'Run the tests, and mend what fails'"],
+    examples: [
+      "holdfast turn edit turn-… 'Run the tests, and mend what fails'",
+      "holdfast turn edit turn-… 'Like this' --attach sketch.png",
+    ],
   });
-  registry.setAction(command, async (context, _options, id: string, prompt: string) => {
-    const params = { turn: checkedId(id), opId: newOpId() };
+  command
+    .option('--attach <file>', 'send these files instead of those that the prompt has; repeatable', collected)
+    .option('--without-attachments', 'send no files along');
+  registry.setAction(command, async (context, options: EditOptions, id: string, prompt: string) => {
+    const turnId = checkedId(id);
+    if (options.attach !== undefined && options.withoutAttachments === true)
+      throw new UsageError('--attach and --without-attachments exclude each other', 'invalid_params');
+    const params = {
+      turn: turnId,
+      opId: newOpId(),
+      ...(options.withoutAttachments === true ? { attachments: [] } : {}),
+      ...(options.attach === undefined
+        ? {}
+        : { attachments: await attach(context, await sessionOf(context, turnId), options.attach) }),
+    };
     const { turn } = await context.call('turn/edit', params, { bytes: await readInput(context.io, prompt) });
     if (context.json) await context.printJson({ turn });
     else

@@ -1,4 +1,5 @@
 import type { ConversationItem } from '../../protocol/conversation.ts';
+import { formatAttachment } from '../attachments.ts';
 import { formatDuration } from './quantity.ts';
 import type { Style } from './style.ts';
 import { sanitizeLine, sanitizeLines } from './text.ts';
@@ -15,6 +16,7 @@ export function formatItem(item: ConversationItem, style: Style): string[] {
         ...body(item, item.preview, style).map(
           (line, at) => `${at === 0 ? style.bold('❯') : ' '} ${line}${at === 0 ? waits : ''}`,
         ),
+        ...(item.attachments ?? []).map((one) => style.dim(`  + ${formatAttachment(one)}`)),
       ];
     }
     case 'message':

@@ -1,3 +1,4 @@
+import type { Attachment } from '../../protocol/attachments.ts';
 import type { SessionEvent } from '../../protocol/entities.ts';
 import { parseEvent } from '../../protocol/events.ts';
 import type { EventEntry } from '../../protocol/events.ts';
@@ -19,9 +20,9 @@ export function formatTranscript(event: SessionEvent, text?: string): string {
   const { type, data } = entry;
   switch (type) {
     case 'turn.queued':
-      return `\n❯ ${truncate(sanitizeLines(text ?? data.preview))}   · ${clock(event.at)}\n`;
+      return `\n❯ ${truncate(sanitizeLines(text ?? data.preview))}   · ${clock(event.at)}\n${attached(data)}`;
     case 'turn.edited':
-      return `\n❯ ${truncate(sanitizeLines(text ?? data.preview))}   · edited ${clock(event.at)}\n`;
+      return `\n❯ ${truncate(sanitizeLines(text ?? data.preview))}   · edited ${clock(event.at)}\n${attached(data)}`;
     case 'turn.output':
       // The end of the turn shows its result.
       if (data.stream === 'result') return '';
@@ -96,4 +97,15 @@ function truncate(text: string): string {
   return text.length <= MAX_CHUNK_CHARACTERS
     ? text
     : `${text.slice(0, MAX_CHUNK_CHARACTERS)}\n… ${text.length - MAX_CHUNK_CHARACTERS} more characters\n`;
+}
+
+/** A line for each file of a prompt. */
+function attached({
+  attachments = [],
+}: {
+  readonly attachments?: readonly Attachment[] | undefined;
+}): string {
+  return attachments
+    .map((one) => `  + ${sanitizeLines(one.kind === 'link' ? one.path : one.name)}\n`)
+    .join('');
 }

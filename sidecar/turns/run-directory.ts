@@ -18,7 +18,7 @@ const MAX_LISTED = 10_000;
 /** A full file system may still report a few free blocks. */
 const FULL_BYTES = 64 * 1024;
 const OWNER_ALL = 0o700;
-const FOLDERS = ['turns', 'worker', 'terminals', 'processes'] as const;
+const FOLDERS = ['turns', 'worker', 'terminals', 'processes', 'attachments'] as const;
 type Folder = (typeof FOLDERS)[number];
 
 /** The session's run directory and its subdirectories. The agent can write to all of it. */
@@ -37,6 +37,7 @@ export class RunDirectory implements Disposable {
       worker: this.#prepare('worker'),
       terminals: this.#prepare('terminals'),
       processes: this.#prepare('processes'),
+      attachments: this.#prepare('attachments'),
     };
   }
 
@@ -54,6 +55,11 @@ export class RunDirectory implements Disposable {
 
   get processes(): Directory {
     return this.#folders.processes;
+  }
+
+  /** Files that prompts bring along, in a directory for each turn. */
+  get attachments(): Directory {
+    return this.#folders.attachments;
   }
 
   /**
@@ -105,6 +111,11 @@ export class RunDirectory implements Disposable {
     return names(this.turns, (name) => TurnIdSchema.safeParse(name).success);
   }
 
+  /** Ids of turns that have attachments. */
+  listAttachments(): string[] {
+    return names(this.attachments, (name) => TurnIdSchema.safeParse(name).success);
+  }
+
   /** Frees the turn's name at once, and removes its content in the background. */
   remove(turnId: string): void {
     this.#moveAside(this.turns, turnId);
@@ -118,12 +129,17 @@ export class RunDirectory implements Disposable {
     this.#moveAside(this.processes, processId);
   }
 
+  removeAttachments(turnId: string): void {
+    this.#moveAside(this.attachments, turnId);
+  }
+
   /** Removes what an earlier sidecar had only moved aside, or had not finished creating. */
   sweep(): void {
     for (const [directory, pattern] of [
       [this.turns, /^(new|gone)-/],
       [this.terminals, /^(new|gone)-/],
       [this.processes, /^(new|gone)-/],
+      [this.attachments, /^gone-/],
       [this.root, /^gone-/],
     ] as const) {
       for (const name of names(directory, (one) => pattern.test(one))) this.#discard(directory, name);

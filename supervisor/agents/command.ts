@@ -2,17 +2,21 @@ import { isUtf8 } from 'node:buffer';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { AgentConfig, Profile } from '../../protocol/profile.ts';
 import { addLimits } from './limits.ts';
+import { withPaths } from './prompt-files.ts';
 import { type ProgramDriver, turnError } from './driver.ts';
 
 /** The kernel's limit for one argument, less its NUL byte. */
 const ARGUMENT_BYTES = 128 * 1024 - 1;
+/** As long as every turn's id. */
+const ANY_TURN = 'turn-aaaaaaaaaaaaaaaa';
 
 /** Runs any program: the prompt is its stdin or its last argument, and its exit code is the outcome. */
 export const commandDriver = (config: Extract<AgentConfig, { protocol: 'command' }>): ProgramDriver => ({
   kind: 'command',
 
-  validateInput(input: Buffer): void {
+  validateInput(given, attachments): void {
     if (config.prompt !== 'argument') return;
+    const input = withPaths(given, ANY_TURN, attachments);
     if (input.includes(0) || !isUtf8(input)) {
       throw new HoldfastError('invalid_params', 'The prompt cannot be an argument', {
         why: 'it has a NUL byte or is not UTF-8',
@@ -33,16 +37,17 @@ export const commandDriver = (config: Extract<AgentConfig, { protocol: 'command'
 
   launch(request, _row, profile: Profile) {
     const asArgument = config.prompt === 'argument';
+    const input = withPaths(request.input, request.turnId, request.attachments);
     return {
       launch: {
         turnId: request.turnId,
         kind: 'command',
-        argv: asArgument ? [...config.command, request.input.toString('utf8')] : [...config.command],
+        argv: asArgument ? [...config.command, input.toString('utf8')] : [...config.command],
         env: { ...profile.env },
         entry: null,
         freshTmp: request.freshTmp,
       },
-      input: asArgument ? Buffer.alloc(0) : request.input,
+      input: asArgument ? Buffer.alloc(0) : input,
     };
   },
 

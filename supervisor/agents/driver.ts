@@ -1,3 +1,4 @@
+import type { Attachment } from '../../protocol/attachments.ts';
 import type { TurnStatus } from '../../protocol/entities.ts';
 import type { ErrorCode, ErrorData } from '../../protocol/errors.ts';
 import type { TurnError } from '../../protocol/events.ts';
@@ -17,6 +18,8 @@ export interface AgentOutcome {
 export interface LaunchRequest {
   readonly turnId: string;
   readonly input: Buffer;
+  /** Their files are in the directory of the turn already. */
+  readonly attachments: readonly Attachment[];
   readonly freshTmp: boolean;
 }
 
@@ -24,7 +27,7 @@ export interface LaunchRequest {
 export interface ProgramDriver {
   readonly kind: 'handler' | 'command';
   /** Errors: `invalid_params` for input that this agent cannot take. Called before the turn is queued. */
-  validateInput(input: Buffer): void;
+  validateInput(input: Buffer, attachments: readonly Attachment[]): void;
   launch(request: LaunchRequest, row: SessionRow, profile: Profile): { launch: TurnLaunch; input: Buffer };
   /** `result`: the whole result that a handler wrote; null: none. */
   outcome(progress: TurnProgress, result: Buffer | null): AgentOutcome;
@@ -35,7 +38,7 @@ export interface PromptDriver {
   readonly kind: 'acp';
   readonly command: readonly string[];
   /** Errors: `invalid_params`. */
-  validateInput(input: Buffer): void;
+  validateInput(input: Buffer, attachments: readonly Attachment[]): void;
 }
 
 export type AgentDriver = ProgramDriver | PromptDriver;

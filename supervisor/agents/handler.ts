@@ -2,6 +2,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { AgentConfig, Profile } from '../../protocol/profile.ts';
 import { type HandlerResult, HandlerResultSchema } from '../../sidecar/wire.ts';
 import { addLimits } from './limits.ts';
+import { nameOf, pathInSandbox } from './prompt-files.ts';
 import { type ProgramDriver, turnError } from './driver.ts';
 
 /** Longest texts of an agent's error that are stored. */
@@ -13,10 +14,17 @@ const NAME_CHARACTERS = 200;
 export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler' }>): ProgramDriver => ({
   kind: 'handler',
 
-  validateInput(input: Buffer): void {
+  validateInput(input, attachments): void {
     try {
-      JSON.parse(input.toString('utf8'));
+      const value: unknown = JSON.parse(input.toString('utf8'));
+      if (attachments.length > 0 && !isObject(value)) {
+        throw new HoldfastError('invalid_params', 'The input cannot take attachments', {
+          why: 'a handler gets them as `attachments` in its input, which is not an object',
+          next: `send an object, for example '{"query": "…"}'`,
+        });
+      }
     } catch (error) {
+      if (error instanceof HoldfastError) throw error;
       throw new HoldfastError('invalid_params', 'The input is not JSON', {
         why: error instanceof Error ? error.message : String(error),
         next: `quote it for the shell, for example '{"query": "…"}'`,
@@ -27,9 +35,14 @@ export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler'
 
   launch(request, row, profile: Profile) {
     const value: unknown = JSON.parse(request.input.toString('utf8'));
-    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+    const attachments = request.attachments.map((one) => ({
+      name: nameOf(one),
+      path: pathInSandbox(request.turnId, one).toString('utf8'),
+      type: one.kind === 'link' ? null : one.content.mediaType,
+    }));
+    const more = attachments.length === 0 ? {} : { attachments };
     // The session's name replaces one in the body: callers must not claim to be another conversation.
-    const input = isObject ? { ...value, session_id: row.name } : value;
+    const input = isObject(value) ? { ...value, ...more, session_id: row.name } : value;
     return {
       launch: {
         turnId: request.turnId,
@@ -95,6 +108,10 @@ export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler'
     };
   },
 });
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
 
 function parseAnswer(result: Buffer): HandlerResult | null {
   try {

@@ -1,7 +1,7 @@
 import { createHash, type Hash, type KeyObject } from 'node:crypto';
 import { keyIdOf, openEnvelope, readPublicKey } from '../../protocol/envelope.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { contentOf, parseEvent } from '../../protocol/events.ts';
+import { contentsOf, parseEvent } from '../../protocol/events.ts';
 import { PACK } from '../../snapshot-format/pack-layout.ts';
 import type { IncomingPacks } from '../snapshots/store/incoming-packs.ts';
 import {
@@ -253,8 +253,7 @@ export class BundleReader implements TarListener {
       throw refusedBundle(`event ${event.seq} of its history is not valid`, cause);
     }
     if (entry === null) throw refusedBundle(`event ${event.seq} is of a newer version of Holdfast`);
-    const content = contentOf(entry);
-    if (content !== null) {
+    for (const content of contentsOf(entry)) {
       const bytes = this.#named.get(content.sha256) ?? content.bytes;
       if (bytes !== content.bytes) throw refusedBundle('its history names a content with two sizes');
       this.#named.set(content.sha256, bytes);

@@ -3,7 +3,7 @@ import { pipeline, Readable } from 'node:stream';
 import { constants, createZstdCompress } from 'node:zlib';
 import { BUNDLE_TYPE } from '../../protocol/bundles.ts';
 import type { Content } from '../../protocol/contents.ts';
-import { contentOf, type EventType, parseEvent } from '../../protocol/events.ts';
+import { contentOf, contentsOf, type EventType, parseEvent } from '../../protocol/events.ts';
 import { sealEnvelope } from '../../protocol/envelope.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { TimeSlice } from '../../protocol/time-slice.ts';
@@ -158,8 +158,8 @@ export class BundleWriter {
     let contentsBytes = 0;
     let promptsBytes = 0;
     if (lastSeq > BUNDLE_LIMITS.events) throw tooLarge('its history has too many events');
-    for await (const line of this.#lines(sessionId, lastSeq, slices, (content, type) => {
-      if (type === 'turn.queued' || type === 'turn.edited' || type === 'turn.ended')
+    for await (const line of this.#lines(sessionId, lastSeq, slices, (content, type, isMain) => {
+      if (isMain && (type === 'turn.queued' || type === 'turn.edited' || type === 'turn.ended'))
         promptsBytes += content.bytes;
       if (promptsBytes > BUNDLE_LIMITS.promptsBytes) throw tooLarge('its prompts and results are too large');
       if (contents.has(content.sha256)) return;
@@ -180,7 +180,7 @@ export class BundleWriter {
     sessionId: string,
     lastSeq: number,
     slices: TimeSlice,
-    onContent: (content: Content, type: EventType) => void = () => undefined,
+    onContent: (content: Content, type: EventType, isMain: boolean) => void = () => undefined,
   ): AsyncGenerator<Buffer> {
     for (let after = 0; after < lastSeq;) {
       const page = this.#options.events.read(sessionId, { after });
@@ -195,8 +195,8 @@ export class BundleWriter {
               why: `event ${seq} of its history was written by another version of Holdfast`,
             });
           }
-          const content = contentOf(parsed);
-          if (content !== null) onContent(content, parsed.type);
+          const main = contentOf(parsed);
+          for (const content of contentsOf(parsed)) onContent(content, parsed.type, content === main);
           const event: BundleEvent = { seq, at: Date.parse(at), type: parsed.type, data };
           const line = Buffer.from(JSON.stringify(event));
           if (jsonFault(line, BUNDLE_LIMITS.values) !== null)

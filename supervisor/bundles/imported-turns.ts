@@ -1,3 +1,4 @@
+import type { Attachment } from '../../protocol/attachments.ts';
 import { ENDED_TURN_STATUSES } from '../../protocol/entities.ts';
 import type { EventEntry, OutputStream } from '../../protocol/events.ts';
 import type { Content } from '../../protocol/contents.ts';
@@ -22,6 +23,7 @@ export interface ToldTurn {
   startedAt: number | null;
   endedAt: number | null;
   input: Content | null;
+  attachments: readonly Attachment[];
   result: Content | null;
   readonly pieces: OutputPiece[];
   /** Durable bytes of each stream. */
@@ -34,11 +36,12 @@ export function endedTurns(entries: Iterable<EventEntry>): ToldTurn[] {
   const ended = new Set<string>();
   for (const entry of entries) {
     if (entry.type === 'turn.queued') {
-      const { turnId: id, content: input, inputBytes } = entry.data;
+      const { turnId: id, content: input, inputBytes, attachments = [] } = entry.data;
       if (input?.bytes !== inputBytes) throw refusedBundle('its history has a turn without its prompt');
       if (turns.has(id)) throw refusedBundle('its history begins a turn twice');
       turns.set(id, {
-        ...{ id, createdAt: entry.at ?? 0, startedAt: null, endedAt: null, input, result: null, pieces: [] },
+        ...{ id, createdAt: entry.at ?? 0, startedAt: null, endedAt: null, input, attachments },
+        ...{ result: null, pieces: [] },
         bytes: { stdout: 0, stderr: 0, result: 0 },
       });
       continue;
@@ -73,6 +76,7 @@ function tell(turn: ToldTurn, entry: TurnEntry): void {
       if (entry.data.content.bytes !== entry.data.inputBytes)
         throw refusedBundle('its history has a turn without its prompt');
       turn.input = entry.data.content;
+      turn.attachments = entry.data.attachments ?? [];
       return;
     case 'turn.started':
       turn.startedAt = entry.at ?? 0;
@@ -114,6 +118,7 @@ export function turnRow(
     input: told.input === null ? Buffer.alloc(0) : read(told.input),
     output: told.result === null ? null : parseResult(read(told.result)),
     snapshot: null,
+    attachments: [...told.attachments],
   };
 }
 

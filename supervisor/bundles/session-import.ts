@@ -1,5 +1,5 @@
 import type { Content } from '../../protocol/contents.ts';
-import { contentOf, type EventEntry } from '../../protocol/events.ts';
+import { contentsOf, type EventEntry } from '../../protocol/events.ts';
 import { SessionNameSchema } from '../../protocol/entities.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Contents } from '../history/contents.ts';
@@ -117,7 +117,7 @@ export class SessionImport {
     ];
     const state = replay(mapped(entries, (entry, at) => asEvent(sessionId, at + 1, entry)));
     sessions.insert({ ...row, about: state?.about ?? null, model: state?.model ?? null });
-    for (const entry of entries) this.#adoptContent(bundle, target, contentOf(entry));
+    for (const content of entries.flatMap(contentsOf)) this.#adoptContent(bundle, target, content);
     events.append(sessionId, entries);
     const read = ({ sha256, bytes }: Content): Buffer =>
       contents.read(sessionId, sha256, 0, Math.min(bytes, PART_BYTES)).part;
@@ -138,8 +138,7 @@ export class SessionImport {
     return { row, snapshot: main };
   }
 
-  #adoptContent(bundle: ReadBundle, { sessionId, artifact }: ImportTarget, content: Content | null): void {
-    if (content === null) return;
+  #adoptContent(bundle: ReadBundle, { sessionId, artifact }: ImportTarget, content: Content): void {
     const place = bundle.contents.get(content.sha256);
     if (place === undefined) throw refusedBundle('its history names a content that it does not hold');
     this.#options.contents.adopt(sessionId, content, artifact, place.start);

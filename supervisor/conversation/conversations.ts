@@ -1,3 +1,4 @@
+import type { ProjectedItem } from '../../protocol/conversation.ts';
 import { isText } from '../../protocol/contents.ts';
 import type { Content } from '../../protocol/contents.ts';
 import { type ItemChange, projectEvent } from '../../protocol/conversation-projection.ts';
@@ -162,6 +163,8 @@ export class Conversations {
     const [content] = this.rows.get(sessionId, item)?.contents ?? [];
     const text = content === undefined ? null : this.#read(sessionId, content);
     if (text !== null) this.index?.removeText(sessionId, item, text);
+    for (const words of this.#wordsOfAttachments(sessionId, this.rows.get(sessionId, item)))
+      this.index?.removeText(sessionId, item, words);
   }
 
   #addWords(event: SessionEvent, { item }: ItemChange): void {
@@ -174,6 +177,19 @@ export class Conversations {
     const content = contentToIndex(entry);
     const text = content === null ? null : this.#read(event.sessionId, content);
     if (text !== null) index.add(event.sessionId, item.id, text);
+    if (entry.type !== 'turn.queued' && entry.type !== 'turn.edited') return;
+    for (const words of this.#wordsOfAttachments(event.sessionId, item))
+      index.add(event.sessionId, item.id, words);
+  }
+
+  /** The names of what a prompt brings along, and its texts. */
+  #wordsOfAttachments(sessionId: string, item: ProjectedItem | undefined): string[] {
+    const attachments = item?.type === 'prompt' ? (item.attachments ?? []) : [];
+    return attachments.flatMap((one) => {
+      if (one.kind === 'link') return [one.path];
+      const text = one.kind === 'file' && isText(one.content) ? this.#read(sessionId, one.content) : null;
+      return text === null ? [one.name] : [one.name, text];
+    });
   }
 
   #read(sessionId: string, content: Content): string | null {

@@ -72,7 +72,7 @@ interface Seen {
 function sectionOf(item: ConversationItem, seen: Seen, maxBytes: number): string | null {
   switch (item.type) {
     case 'prompt':
-      return section('The person', item.text ?? item.preview, maxBytes);
+      return section('The person', [item.text ?? item.preview, ...attached(item)].join('\n'), maxBytes);
     case 'message':
       // Thoughts are not part of what was said, and errors of programs are in their files.
       return item.role === 'agent' || item.role === 'stdout'
@@ -103,6 +103,15 @@ function sectionOf(item: ConversationItem, seen: Seen, maxBytes: number): string
     default:
       return null;
   }
+}
+
+/** Their bytes are not told again: what the agent made of them is in the conversation and the files. */
+function attached({ attachments = [] }: Extract<ConversationItem, { type: 'prompt' }>): string[] {
+  return attachments.map((one) =>
+    one.kind === 'link'
+      ? `[attached: ${one.path}]`
+      : `[attached: ${one.name}, ${one.content.mediaType}, ${one.content.bytes} bytes]`,
+  );
 }
 
 function answerOf({ by, answer }: Extract<ConversationItem, { type: 'permission' }>): string {

@@ -35,6 +35,7 @@ import { PromotedArtifacts } from '../handoff/promoted-artifacts.ts';
 import { AutomaticManifests } from '../manifests/automatic-manifests.ts';
 import { Manifests } from '../manifests/manifests.ts';
 import { Artifacts } from '../history/artifacts.ts';
+import { Attachments } from '../history/attachments.ts';
 import { Contents } from '../history/contents.ts';
 import { DeletedSessionContents } from '../history/deleted-session-contents.ts';
 import { EventLog } from '../history/event-log.ts';
@@ -42,6 +43,7 @@ import { SessionRecords } from '../history/session-records.ts';
 import { TurnOutput } from '../history/turn-output.ts';
 import { AgentChoices } from '../agents/agent-choices.ts';
 import { AgentConversations } from '../agents/acp/agent-conversations.ts';
+import { PromptFiles } from '../agents/prompt-files.ts';
 import { ConversationStore } from '../agents/acp/conversation-store.ts';
 import { Permissions } from '../agents/permissions.ts';
 import { ProfileService } from '../profiles/service.ts';
@@ -93,11 +95,12 @@ import { openDatabase } from '../store/database.ts';
 import { SecretFiles } from '../secrets/secret-files.ts';
 import { SecretStore } from '../secrets/secret-store.ts';
 import { EgressRules } from '../store/egress-rules.ts';
+import { AttachmentUploads } from '../store/attachment-uploads.ts';
 import { AgentChoiceRows } from '../store/agent-choices.ts';
 import { AgentConversationRows } from '../store/agent-conversations.ts';
 import { PermissionRows } from '../store/permissions.ts';
 import { ClientNames } from '../rpc/client-names.ts';
-import { SidecarProcessChannel } from '../workspace/sidecar-process-channel.ts';
+import { SidecarProcessChannel, type UseSidecar } from '../workspace/sidecar-process-channel.ts';
 import { Freezes } from '../store/freezes.ts';
 import type { Home } from '../store/home.ts';
 import { KeptManifestRows } from '../store/kept-manifests.ts';
@@ -257,7 +260,9 @@ function openStorage(home: Home, log: Log) {
   const events = new EventLog(database, (error) => log.error('a listener of events failed', { error }));
   const artifacts = new Artifacts(home);
   const contents = new Contents(database, artifacts);
-  const own = { database, sessions, events, contents };
+  const uploads = new AttachmentUploads(database);
+  const attachments = new Attachments({ database, uploads, contents, now });
+  const own = { database, sessions, events, contents, attachments };
   const operations = new Operations(database);
   const conversations = new Conversations({ ...own, log: log.child('conversations') });
   const conversationReader = new ConversationReader({ ...own, conversations });
@@ -278,6 +283,7 @@ function openStorage(home: Home, log: Log) {
     events,
     artifacts,
     contents,
+    attachments,
     output: new TurnOutput(database, events, contents, artifacts),
     conversations,
     conversationReader,
@@ -553,10 +559,15 @@ function createAgents(
     },
   });
   const egressRequests: EgressRequests = new EgressRequests({ ...below, permissionRows: rows, permissions });
+  const useSidecar =
+    (sessionId: string): UseSidecar =>
+    (use, isSuspect) =>
+      lifecycle.withSidecar(sessionId, use, isSuspect);
+  const promptFiles = new PromptFiles({ ...below, useSidecar });
   const agentConversations: AgentConversations = new AgentConversations({
     ...below,
-    channel: (sessionId) =>
-      new SidecarProcessChannel((use, isSuspect) => lifecycle.withSidecar(sessionId, use, isSuspect)),
+    promptFiles,
+    channel: (sessionId) => new SidecarProcessChannel(useSidecar(sessionId)),
     store: new ConversationStore({
       ...below,
       rows: conversationRows,
@@ -580,7 +591,10 @@ function createAgents(
     if (!events.some(({ type }) => type === 'agent.chosen' || type === 'session.updated')) return;
     database.afterCommit(() => agentConversations.chosen(sessionId));
   });
-  return { permissions, agentConversations, agentChoices, permissionRows: rows, egressRequests };
+  return {
+    ...{ permissions, agentConversations, agentChoices, promptFiles },
+    ...{ permissionRows: rows, egressRequests },
+  };
 }
 
 async function freeBytesAt(path: string): Promise<number> {

@@ -1,3 +1,4 @@
+import type { Attachments } from '../history/attachments.ts';
 import type { BackgroundWork } from '../base/background-work.ts';
 import type { KeyedMutex } from '../base/keyed-mutex.ts';
 import type { IdleTimer } from '../sandboxes/idle-timer.ts';
@@ -28,6 +29,7 @@ import type { StorageLimits } from '../workspace/storage-limits.ts';
 export interface SessionRuntimeOptions {
   readonly reserve: DiskReserve;
   readonly background: BackgroundWork;
+  readonly attachments: Pick<Attachments, 'expire'>;
   readonly conversations: Conversations;
   readonly sessionMutex: KeyedMutex;
   readonly observations: ObservationCache;
@@ -69,6 +71,7 @@ export class SessionRuntime {
       this.#services;
     const { interruptedWork, drainedSessions, idleTimer, limits, sandboxLimits } = this.#services;
     reserve.ensure();
+    this.#services.attachments.expire();
     await snapshotService.start();
     turnSnapshots.recover();
     maintenance.start();

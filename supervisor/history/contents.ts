@@ -5,6 +5,7 @@ import { CONTENT_READ_BYTES, type Content } from '../../protocol/contents.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { failpoint } from '../base/failpoints.ts';
 import { blob, count, parseRow, time } from '../store/columns.ts';
+import { markNamed } from '../store/attachment-uploads.ts';
 import { insertContent, mediaTypeOf } from '../store/contents.ts';
 import type { Database } from '../store/database.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
@@ -57,6 +58,7 @@ export class Contents {
     mediaType: string = mediaTypeOf(bytes),
   ): Content {
     const content = { sha256: hash('sha256', bytes), bytes: bytes.length, mediaType };
+    markNamed(this.#database, sessionId, content.sha256);
     const existing = this.#row(sessionId, content.sha256, 0, 0);
     if (existing !== null && existing.removedAt === null && this.#hasBytes(sessionId, existing))
       return content;
@@ -77,6 +79,22 @@ export class Contents {
       start,
     );
     return content;
+  }
+
+  /** A content that the session has; null for none, and for one that was removed. */
+  find(sessionId: string, sha256: string): Content | null {
+    const row = this.#row(sessionId, sha256, 0, 0);
+    if (row?.removedAt !== null) return null;
+    return { sha256, bytes: row.bytes, mediaType: row.mediaType };
+  }
+
+  /** Removes a content that no event names, with the file that it has for itself. Call it in a transaction. */
+  remove(sessionId: string, sha256: string): void {
+    const row = this.#row(sessionId, sha256, 0, 0);
+    if (row === null) return;
+    this.#database.run('DELETE FROM contents WHERE sessionId = ? AND sha256 = ?', sessionId, sha256);
+    if (row.artifact !== null && this.#endOf(sessionId, row.artifact) === null)
+      this.#artifacts.truncate(sessionId, row.artifact, 0);
   }
 
   /**

@@ -1,5 +1,5 @@
-import type { ContentsVerification } from '../../protocol/contents.ts';
-import { type EventEntry, contentOf, parseEvent } from '../../protocol/events.ts';
+import type { Content, ContentsVerification } from '../../protocol/contents.ts';
+import { type EventEntry, contentsOf, parseEvent } from '../../protocol/events.ts';
 import type { SessionEvent } from '../../protocol/entities.ts';
 import type { Contents, ContentState } from './contents.ts';
 import type { EventLog, Verification } from './event-log.ts';
@@ -25,12 +25,13 @@ export async function verifyHistory(
     const last = page.at(-1);
     if (last === undefined) break;
     for (const event of page) {
-      const content = contentIn(event);
-      if (content === null || states.has(content.sha256)) continue;
-      const state = await contents.check(sessionId, content);
-      states.set(content.sha256, state);
-      if ((state === 'altered' || state === 'missing') && damaged.length < MAX_REPORTED)
-        damaged.push({ seq: event.seq, sha256: content.sha256, problem: state });
+      for (const content of contentsIn(event)) {
+        if (states.has(content.sha256)) continue;
+        const state = await contents.check(sessionId, content);
+        states.set(content.sha256, state);
+        if ((state === 'altered' || state === 'missing') && damaged.length < MAX_REPORTED)
+          damaged.push({ seq: event.seq, sha256: content.sha256, problem: state });
+      }
     }
     after = last.seq;
   }
@@ -44,12 +45,12 @@ export async function verifyHistory(
 }
 
 /** An event that somebody changed may not be readable: the hash chain reports it. */
-function contentIn(event: SessionEvent): ReturnType<typeof contentOf> {
+function contentsIn(event: SessionEvent): Content[] {
   let entry: EventEntry | null;
   try {
     entry = parseEvent(event);
   } catch {
-    return null;
+    return [];
   }
-  return entry === null ? null : contentOf(entry);
+  return entry === null ? [] : contentsOf(entry);
 }

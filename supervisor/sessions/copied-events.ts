@@ -1,5 +1,5 @@
 import type { SessionEvent } from '../../protocol/entities.ts';
-import { contentOf, type EventEntry, parseEvent } from '../../protocol/events.ts';
+import { contentsOf as contentsOfEvent, type EventEntry, parseEvent } from '../../protocol/events.ts';
 
 /** An event of another session as its copy records it, with its original `seq`. */
 export interface CopiedEvent {
@@ -32,7 +32,7 @@ export function copyEvents(
 export function contentsOf(entries: readonly EventEntry[]): string[] {
   const ids = entries.flatMap((entry) => {
     const parsed = parseEvent(entry);
-    return (parsed === null ? null : contentOf(parsed))?.sha256 ?? [];
+    return parsed === null ? [] : contentsOfEvent(parsed).map(({ sha256 }) => sha256);
   });
   return [...new Set(ids)];
 }

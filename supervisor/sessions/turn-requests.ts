@@ -1,3 +1,4 @@
+import type { AttachmentRef } from '../../protocol/attachments.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Operations } from '../store/operations.ts';
 import type { Profiles } from '../store/profiles.ts';
@@ -14,6 +15,7 @@ export interface TurnRequest {
   readonly profile?: string | undefined;
   readonly name?: string | undefined;
   readonly input: Buffer;
+  readonly attachments?: readonly AttachmentRef[] | undefined;
   readonly timeoutMs?: number | undefined;
   readonly opId?: string | undefined;
 }
@@ -21,6 +23,8 @@ export interface TurnRequest {
 export interface TurnEdit {
   readonly turn: string;
   readonly input: Buffer;
+  /** Undefined: those that it has. */
+  readonly attachments?: readonly AttachmentRef[] | undefined;
   readonly opId?: string | undefined;
 }
 
@@ -59,7 +63,8 @@ export class TurnRequests {
       const row = this.#find(request) ?? this.#create(request);
       this.#requireNotDeleting(row);
       const { config } = profiles.getOrThrow(row.profile);
-      return { turnId: queue.enqueue(row, config, request.input, request.timeoutMs).id };
+      const { input, timeoutMs, attachments } = request;
+      return { turnId: queue.enqueue(row, config, input, timeoutMs, attachments).id };
     });
     const turn = queue.get(result.turnId);
     if (replayed) return turn;
@@ -71,9 +76,11 @@ export class TurnRequests {
   }
 
   /** Replaces the input of a turn that waits. A repeated `opId` returns the turn as it is by then. */
-  edit({ turn, input, opId }: TurnEdit): TurnRow {
+  edit({ turn, input, attachments, opId }: TurnEdit): TurnRow {
     const { operations, queue } = this.#options;
-    const { result } = operations.runOnce(opId, 'turn.edit', () => ({ turnId: queue.edit(turn, input).id }));
+    const { result } = operations.runOnce(opId, 'turn.edit', () => ({
+      turnId: queue.edit(turn, input, attachments).id,
+    }));
     return queue.get(result.turnId);
   }
 

@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { BINARY, type Content, TEXT } from '../../protocol/contents.ts';
+import { markNamed } from './attachment-uploads.ts';
 import type { Database } from './database.ts';
 
 /**
@@ -14,6 +15,7 @@ export function insertContent(
   mediaType: string = mediaTypeOf(bytes),
 ): Content {
   const sha256 = hash('sha256', bytes);
+  markNamed(database, sessionId, sha256);
   // The same bytes may be in a file, which is removed earlier.
   database.run(
     `INSERT INTO contents (sessionId, sha256, bytes, mediaType, inline) VALUES (?, ?, ?, ?, ?)

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { type Attachment, AttachmentsSchema } from '../../protocol/attachments.ts';
 import { type Content, JSON_TEXT } from '../../protocol/contents.ts';
 import {
   DispatchCaseSchema,
@@ -52,6 +53,7 @@ export const TurnSummarySchema = z.object({
   workerReused: flag.nullable(),
   cancelRequested: flag,
   snapshot: json(TurnSnapshotSchema).nullable(),
+  attachments: json(AttachmentsSchema),
 });
 /** A turn without its input, which may have 4 MiB; for lists. */
 export type TurnSummary = z.output<typeof TurnSummarySchema>;
@@ -85,6 +87,7 @@ export const UNSTARTED_TURN = {
   workerReused: null,
   cancelRequested: false,
   snapshot: null,
+  attachments: [],
 } as const satisfies Partial<NewTurn>;
 
 const TurnRowSchema = TurnSummarySchema.extend({ input: blob });
@@ -125,14 +128,19 @@ export class Turns {
   }
 
   /** Replaces the input of a turn, and stores it as a content. Errors: as `insert`. */
-  replaceInput(turn: Pick<TurnSummary, 'id' | 'sessionId' | 'kind'>, input: Uint8Array): Content {
+  replaceInput(
+    turn: Pick<TurnSummary, 'id' | 'sessionId' | 'kind'>,
+    input: Uint8Array,
+    attachments: readonly Attachment[],
+  ): Content {
     requireInputSize(input);
     return this.#database.transaction(() => {
       const content = this.#insertInput(turn, input);
       this.#database.run(
-        'UPDATE turns SET inputSha256 = ?, inputBytes = ? WHERE id = ?',
+        'UPDATE turns SET inputSha256 = ?, inputBytes = ?, attachments = ? WHERE id = ?',
         content.sha256,
         content.bytes,
+        toJson(attachments),
         turn.id,
       );
       return content;

@@ -52,10 +52,10 @@ export class AgentTurn {
     agent: AcpAgent,
     env: Readonly<Record<string, string>>,
   ): Promise<TurnProgress> {
-    const { id, sessionId, input, stderrBytes } = this.#turn;
+    const { id, sessionId, input, attachments, stderrBytes } = this.#turn;
     const { profile, command } = agent;
     await this.#options.conversations.begin(
-      { id, sessionId, input, stderrBytes },
+      { id, sessionId, input, attachments, stderrBytes },
       {
         command,
         env,

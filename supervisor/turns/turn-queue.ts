@@ -1,9 +1,11 @@
+import type { AttachmentRef } from '../../protocol/attachments.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { PROFILE_DEFAULTS, type Profile } from '../../protocol/profile.ts';
 import { type Turn, ENDED_TURN_STATUSES } from '../../protocol/entities.ts';
 import { driverFor } from '../agents/drivers.ts';
 import { Emitter } from '../base/emitter.ts';
 import { failpoint } from '../base/failpoints.ts';
+import type { Attachments } from '../history/attachments.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { Database } from '../store/database.ts';
 import type { DiskReserve } from '../store/reserve.ts';
@@ -23,6 +25,7 @@ const MAX_QUEUED = 1000;
 export interface TurnQueueOptions extends TurnRunOptions {
   readonly database: Database;
   readonly events: EventLog;
+  readonly attachments: Pick<Attachments, 'resolve' | 'markNamed'>;
   readonly ids: Ids;
   readonly reserve: Pick<DiskReserve, 'retryOnFullDisk' | 'ensure'>;
 }
@@ -47,12 +50,19 @@ export class TurnQueue {
   }
 
   /** Validates the input and stores the turn. The turn is durable when this returns. */
-  enqueue(row: SessionRow, profile: Profile, input: Buffer, timeoutMs: number | undefined): TurnRow {
+  enqueue(
+    row: SessionRow,
+    profile: Profile,
+    input: Buffer,
+    timeoutMs: number | undefined,
+    refs: readonly AttachmentRef[] = [],
+  ): TurnRow {
     if (this.#isShuttingDown)
       throw new HoldfastError('shutting_down', 'The supervisor is shutting down', { next: 'try again' });
     const driver = driverFor(profile.agent);
-    driver.validateInput(input);
     const { database, turns, events, sessions, ids, now } = this.#options;
+    const attachments = this.#options.attachments.resolve(row.id, refs);
+    driver.validateInput(input, attachments);
     const limit = timeoutMs ?? profile.agent.timeout ?? PROFILE_DEFAULTS.turnTimeout;
     const preview = toSingleLine(input.toString('utf8'), PREVIEW_CHARACTERS);
     return database.transaction(() => {
@@ -69,8 +79,10 @@ export class TurnQueue {
         createdAt: now(),
         timeoutMs: limit,
         input,
+        attachments,
       };
       const content = turns.insert(turn);
+      this.#options.attachments.markNamed(row.id, attachments);
       events.append(row.id, [
         {
           type: 'turn.queued',
@@ -81,6 +93,7 @@ export class TurnQueue {
             preview,
             content,
             timeoutMs: limit,
+            ...(attachments.length === 0 ? {} : { attachments }),
           },
         },
       ]);
@@ -121,16 +134,23 @@ export class TurnQueue {
     }
   }
 
-  /** Replaces the input of a turn that waits. Errors: `invalid_state` once it has begun, and those of its input. */
-  edit(turnId: string, input: Buffer): TurnRow {
+  /**
+   * Replaces the input of a turn that waits; `refs`: and what it brings along. Errors: `invalid_state` once it has begun, and those of
+   * its input.
+   */
+  edit(turnId: string, input: Buffer, refs: readonly AttachmentRef[] | undefined): TurnRow {
     const { database, turns, events, profileOf } = this.#options;
     const turn = this.get(turnId);
     this.#requireWaiting(turn);
-    driverFor(profileOf(turn).agent).validateInput(input);
+    const attachments =
+      refs === undefined ? turn.attachments : this.#options.attachments.resolve(turn.sessionId, refs);
+    driverFor(profileOf(turn).agent).validateInput(input, attachments);
     const preview = toSingleLine(input.toString('utf8'), PREVIEW_CHARACTERS);
     return database.transaction(() => {
-      const content = turns.replaceInput(turn, input);
-      const data = { turnId, inputBytes: input.byteLength, preview, content };
+      const content = turns.replaceInput(turn, input, attachments);
+      this.#options.attachments.markNamed(turn.sessionId, attachments);
+      const edited = { turnId, inputBytes: input.byteLength, preview, content };
+      const data = attachments.length === 0 ? edited : { ...edited, attachments };
       events.append(turn.sessionId, [{ type: 'turn.edited', data }]);
       return turns.getOrThrow(turnId);
     });

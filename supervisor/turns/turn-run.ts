@@ -4,6 +4,7 @@ import type { Limit, TurnProgress } from '../../sidecar/wire.ts';
 import type { ProgramDriver } from '../agents/driver.ts';
 import { driverFor } from '../agents/drivers.ts';
 import { reportsFullDisk } from '../agents/limits.ts';
+import type { PromptFiles } from '../agents/prompt-files.ts';
 import type { ChangeNotifier } from '../base/change-notifier.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { Log } from '../base/log.ts';
@@ -31,6 +32,7 @@ export interface TurnRunOptions {
   readonly activeWork: ActiveWork;
   readonly changes: ChangeNotifier;
   readonly agentConversations: AgentTurns;
+  readonly promptFiles: Pick<PromptFiles, 'place'>;
   readonly profileOf: (turn: TurnRow) => Profile;
   /** The agent is paused for a snapshot: its runner cannot pick up a turn. */
   readonly isFrozen: (sessionId: string) => boolean;
@@ -247,12 +249,15 @@ export class TurnRun {
 
   async #launch(): Promise<TurnProgress> {
     const { activeWork, lifecycle } = this.#options;
-    const { id: turnId, input: prompt } = this.#turn();
+    const { id: turnId, input: prompt, attachments } = this.#turn();
     const profile = this.#profileOfTurn();
     if (this.#agentTurn !== null) return this.#beginAgentTurn(this.#agentTurn);
     const freshTmp = activeWork.countOthers(this.sessionId, turnId) === 0;
     const row = lifecycle.row(this.sessionId);
-    const { launch, input } = this.#programDriver().launch({ turnId, input: prompt, freshTmp }, row, profile);
+    const driver = this.#programDriver();
+    await this.#options.promptFiles.place(this.sessionId, turnId, attachments);
+    const request = { turnId, input: prompt, attachments, freshTmp };
+    const { launch, input } = driver.launch(request, row, profile);
     const env = { ...lifecycle.environment(this.sessionId, profile), ...launch.env };
     return this.#sidecar().launchTurn({ ...launch, env }, input);
   }

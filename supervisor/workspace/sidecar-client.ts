@@ -98,6 +98,12 @@ export class SidecarClient {
     await this.#peer.call('turn/kill', { turnId, graceMs }, { timeoutMs: ANSWER_MS });
   }
 
+  /** Returns how many bytes of the file are there: 0 if earlier parts are gone. */
+  async writeAttachment(part: Params<'attachment/write'>, bytes: Uint8Array): Promise<number> {
+    const { stored } = await this.#peer.call('attachment/write', part, { bytes, timeoutMs: ANSWER_MS });
+    return stored;
+  }
+
   async forgetTurn(turnId: string): Promise<void> {
     await this.#peer.call('turn/remove', { turnId }, { timeoutMs: ANSWER_MS });
   }

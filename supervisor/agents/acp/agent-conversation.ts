@@ -13,7 +13,7 @@ import type { ConversationStore } from './conversation-store.ts';
 import type { LiveText } from './effects.ts';
 import { AcpMachine } from './machine.ts';
 import { UNREAD, UNSTOPPABLE, agentEndedOutcome, failedOutcome } from './outcomes.ts';
-import { promptOf } from './prompt.ts';
+import { type PromptCapabilities, promptOf } from './prompt.ts';
 import { AcpStateSchema, type AgentTurnOutcome, NO_CONVERSATION, type Wanted } from './state.ts';
 
 const POLL_MS = 20_000;
@@ -24,9 +24,12 @@ const RESTARTS = 2;
 const CANCEL_GRACE_MS = 3000;
 const KILL_GRACE_MS = 500;
 
+type MakePrompt = (can: PromptCapabilities) => Promise<readonly ContentBlock[]>;
+
 export interface BegunTurn {
   readonly id: string;
-  readonly prompt: readonly ContentBlock[];
+  /** Called when it can be sent. Errors end the turn, or are tried again. */
+  readonly prompt: MakePrompt;
   /** Bytes of standard error that are stored with it. */
   readonly errorBytes: number;
 }
@@ -207,7 +210,7 @@ export class AgentConversation {
       await this.#process.drop(processId);
   }
 
-  async #follow(turnId: string, prompt: readonly ContentBlock[], stop: AbortSignal): Promise<void> {
+  async #follow(turnId: string, prompt: MakePrompt, stop: AbortSignal): Promise<void> {
     let retryMs: number = RETRY_MS.first;
     let isReattached = this.#steps.row.processId !== null;
     while (!stop.aborted) {
@@ -250,7 +253,7 @@ export class AgentConversation {
   }
 
   /** One round: send, read, store. */
-  async #advance(turnId: string, prompt: readonly ContentBlock[], stop: AbortSignal): Promise<void> {
+  async #advance(turnId: string, prompt: MakePrompt, stop: AbortSignal): Promise<void> {
     if (this.#steps.row.processId === null) await this.#startProcess(turnId);
     const processId = this.#steps.row.processId ?? '';
     if (this.#machine.isReadyForPrompt) await this.#sendPrompt(turnId, prompt);
@@ -292,17 +295,14 @@ export class AgentConversation {
     await this.#process.start(this.#launch, hasHistory);
   }
 
-  async #sendPrompt(turnId: string, prompt: readonly ContentBlock[]): Promise<void> {
+  async #sendPrompt(turnId: string, prompt: MakePrompt): Promise<void> {
     const { connection } = this.#machine.state;
     const told =
       connection?.needsHandover === true ? await this.#options.handover(this.sessionId, turnId) : null;
+    const asked = await prompt(connection?.can ?? { image: false, embed: false });
     // A cancel may have come meanwhile.
     if (!this.#machine.isReadyForPrompt) return;
-    const blocks = promptOf(this.#machine.state, prompt, told);
-    if (connection?.can.image === false && blocks.some(({ type }) => type === 'image')) {
-      this.#machine.notice('no_images', 'The agent does not take images: they were left out');
-      this.#machine.sendPrompt(blocks.filter(({ type }) => type !== 'image'));
-    } else this.#machine.sendPrompt(blocks);
+    this.#machine.sendPrompt(promptOf(this.#machine.state, asked, told));
     const { turn } = this.#machine.state;
     if (turn !== null) turn.promptEnd = this.#steps.row.inputOffset + this.#machine.toSend.bytes;
     // Stored as sent before it can reach the process: it is never sent a second time.

@@ -1,37 +1,41 @@
+import type { ContentBlock } from '@agentclientprotocol/sdk';
 import type { PermissionOption } from '../../../protocol/agent-events.ts';
 import type { HoldfastError } from '../../../protocol/errors.ts';
 import { AgentConversation, type AgentConversationOptions } from './agent-conversation.ts';
 import type { AgentLaunch } from './agent-process.ts';
-import { promptBlocks } from './prompt.ts';
+import type { PromptFiles } from '../prompt-files.ts';
+import { type PromptCapabilities, type PromptedTurn, promptBlocks } from './prompt.ts';
 import type { AgentTurnOutcome } from './state.ts';
 
 /** What a turn asks of its agent. */
-export interface PromptedTurn {
-  readonly id: string;
-  readonly sessionId: string;
-  readonly input: Buffer;
+export interface AskedTurn extends PromptedTurn {
   readonly stderrBytes: number;
+}
+
+export interface AgentConversationsOptions extends AgentConversationOptions {
+  readonly promptFiles: Pick<PromptFiles, 'read' | 'place'>;
 }
 
 /** The conversations of all sessions whose agents speak the Agent Client Protocol. */
 export class AgentConversations {
-  readonly #options: AgentConversationOptions;
+  readonly #options: AgentConversationsOptions;
   readonly #bySession = new Map<string, AgentConversation>();
 
-  constructor(options: AgentConversationOptions) {
+  constructor(options: AgentConversationsOptions) {
     this.#options = options;
   }
 
   /** Begins the turn, or goes on with it. Errors: those of the sidecar and the store. */
-  async begin(turn: PromptedTurn, launch: AgentLaunch): Promise<void> {
+  async begin(turn: AskedTurn, launch: AgentLaunch): Promise<void> {
     const { sessionId } = turn;
     let conversation = this.#bySession.get(sessionId);
     if (conversation === undefined) {
       conversation = new AgentConversation(sessionId, launch, this.#options);
       this.#bySession.set(sessionId, conversation);
     }
-    const begun = { id: turn.id, prompt: promptBlocks(turn.input), errorBytes: turn.stderrBytes };
-    await conversation.begin(begun, launch);
+    const prompt = (can: PromptCapabilities): Promise<ContentBlock[]> =>
+      promptBlocks(turn, can, this.#options.promptFiles);
+    await conversation.begin({ id: turn.id, prompt, errorBytes: turn.stderrBytes }, launch);
   }
 
   outcomeOf(sessionId: string, turnId: string): AgentTurnOutcome | null {

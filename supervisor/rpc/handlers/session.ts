@@ -3,6 +3,7 @@ import type { METHODS, NOTIFICATIONS, Params } from '../../../protocol/methods.t
 import type { Peer } from '../../../protocol/wire/peer.ts';
 import { type Handlers, type EmptyMap, withBytes } from '../../../protocol/wire/shapes.ts';
 import { type Turn, ENDED_TURN_STATUSES } from '../../../protocol/entities.ts';
+import type { Attachments } from '../../history/attachments.ts';
 import type { Contents } from '../../history/contents.ts';
 import type { EventLog } from '../../history/event-log.ts';
 import { verifyHistory } from '../../history/history-verification.ts';
@@ -23,7 +24,7 @@ const OUTPUT_BYTES = 1024 * 1024;
 const DAY_MS = 86_400_000;
 const LISTED_OUTPUT_CHARACTERS = 256;
 
-type Groups = 'session' | 'content' | 'turn' | 'exec' | 'workspace';
+type Groups = 'session' | 'attachment' | 'content' | 'turn' | 'exec' | 'workspace';
 type SessionMethods = {
   [
     M in keyof typeof METHODS as M extends 'session/search'
@@ -43,15 +44,16 @@ export interface SessionHandlersOptions {
   readonly events: EventLog;
   readonly output: TurnOutput;
   readonly contents: Contents;
+  readonly attachments: Pick<Attachments, 'receive'>;
   readonly turns: Turns;
   readonly ids: Ids;
 }
 
-/** The answers to `session/*`, `content/*`, `turn/*`, `exec/*` and `workspace/*`. */
+/** The answers to `session/*`, `attachment/*`, `content/*`, `turn/*`, `exec/*` and `workspace/*`. */
 export function sessionHandlers<P extends Client>(
   options: SessionHandlersOptions,
 ): Handlers<SessionMethods, P> {
-  const { service, events, output, contents, turns, ids } = options;
+  const { service, events, output, contents, attachments: files, turns, ids } = options;
   const { queue, changes, execs, turnSnapshots } = options;
   const subscriptions = new Map<string, { readonly client: P; readonly subscription: EventSubscription }>();
 
@@ -134,6 +136,8 @@ export function sessionHandlers<P extends Client>(
       return {};
     },
     'session/verify': ({ session }) => verifyHistory(events, contents, service.find(session).id),
+    'attachment/upload': ({ session, ...part }, { bytes }) =>
+      files.receive(service.find(session).id, { ...part, bytes }),
     'content/read': ({ session, id, offset, limit }) => {
       const { part, total, mediaType } = contents.read(
         service.find(session).id,
@@ -144,17 +148,18 @@ export function sessionHandlers<P extends Client>(
       return withBytes({ offset, total, mediaType }, part);
     },
 
-    'turn/start': ({ session, profile, name, input, prompt, timeoutMs, opId }, { bytes }) =>
+    'turn/start': ({ session, profile, name, input, prompt, attachments, timeoutMs, opId }, { bytes }) =>
       service.startTurn({
         session,
         profile,
         name,
+        attachments,
         timeoutMs,
         opId,
         input: inputBytes({ input, prompt }, bytes),
       }),
-    'turn/edit': ({ turn, input, prompt, opId }, { bytes }) => ({
-      turn: service.editTurn({ turn, opId, input: inputBytes({ input, prompt }, bytes) }),
+    'turn/edit': ({ turn, input, prompt, attachments, opId }, { bytes }) => ({
+      turn: service.editTurn({ turn, opId, attachments, input: inputBytes({ input, prompt }, bytes) }),
     }),
     'turn/show': ({ turn }) => ({ turn: queue.view(queue.get(turn)) }),
     'turn/list': ({ session, limit }) => ({

@@ -21,6 +21,7 @@ import { keptManifests } from './020-kept-manifests.ts';
 import { eventSpans } from './021-event-spans.ts';
 import { restoreEvents } from './022-restore-events.ts';
 import { promotedArtifacts } from './023-promoted-artifacts.ts';
+import { attachments } from './024-attachments.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -53,4 +54,5 @@ export const MIGRATIONS: readonly Migration[] = [
   eventSpans,
   restoreEvents,
   promotedArtifacts,
+  attachments,
 ];

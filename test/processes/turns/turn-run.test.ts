@@ -108,6 +108,7 @@ async function given(script = COUNTING) {
     sessions: new SessionRecords(database, sessions, events, now),
     profileOf: () => profile,
     agentConversations: noAgents,
+    promptFiles: { place: () => Promise.resolve() },
     isFrozen: () => false,
     sweep: () => Promise.resolve(),
     beforeTurn: () => Promise.resolve(),

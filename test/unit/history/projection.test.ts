@@ -118,7 +118,7 @@ function given(seed: number) {
     edit: () => {
       const turn = turns.nextQueued(SESSION);
       if (turn === null) return;
-      const content = turns.replaceInput(turn, Buffer.alloc(below(10), 'e'));
+      const content = turns.replaceInput(turn, Buffer.alloc(below(10), 'e'), []);
       log.append(SESSION, [
         {
           type: 'turn.edited',

@@ -72,6 +72,7 @@ const IDEMPOTENT: Readonly<Partial<Record<MethodName, string>>> = {
   'session/stop': 'a stopped session stays stopped',
   'session/update': 'sets the given values',
   'agent/set': 'the same choice, while it waits or is set, is no other choice',
+  'attachment/upload': 'a part is taken once, and equal bytes are one content',
   'turn/cancel': 'a cancelled turn stays cancelled',
   'terminal/attach': 'resumes a session, which stays resumed',
   'terminal/resize': 'sets the given size',
