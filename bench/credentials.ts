@@ -1,10 +1,13 @@
 // A request with a credential beside the same request without anything in between: node bench/credentials.ts [--json] [--rounds N]
-// Sidecar, supervisor and server are in this process: only what they do is measured, not where they run.
+// Sidecar, supervisor and server are in this process, the egress proxy in one of its own, without its container.
 import { once } from 'node:events';
 import { Agent as HttpAgent, type IncomingMessage, request as httpRequest } from 'node:http';
 import { Agent, request as httpsRequest } from 'node:https';
 import { CredentialChain } from '../test/egress-harness/credential-chain.ts';
 import { TEST_CERTIFICATE } from '../test/egress-harness/test-certificate.ts';
+import { ProxyProcess } from '../supervisor/egress/proxy-process.ts';
+import { ChildProxies } from '../test/egress-harness/child-proxy.ts';
+import { silent } from '../test/egress-harness/in-process-egress.ts';
 import { interleave, median, Report, timed } from './measure.ts';
 
 const wanted = process.argv.indexOf('--rounds');
@@ -13,7 +16,9 @@ const REQUESTS = 100;
 const UPLOAD_BYTES = 100 * 2 ** 20;
 const PIECE = Buffer.alloc(256 * 1024, 'x');
 
+const proxy = new ProxyProcess({ launch: new ChildProxies().launch, log: silent });
 const chain = await CredentialChain.open({
+  proxy,
   limits: { requests: 1_000_000, bytes: 2 ** 50 },
   answer: (request, response) => {
     request.resume();
@@ -82,4 +87,5 @@ try {
   direct.destroy();
   kept.destroy();
   await chain.dispose();
+  await proxy.close();
 }

@@ -1,23 +1,41 @@
 import type { Duplex } from 'node:stream';
 import { MessageChannel } from '../protocol/wire/message-channel.ts';
+import { CredentialServer } from './credential-server.ts';
 import { HttpProxy } from './http-proxy.ts';
-import { PurposeSchema } from './wire.ts';
+import { CREDENTIAL_MESSAGE_BYTES, type Purpose, PurposeSchema } from './wire.ts';
 
 /** Serves the connections that the supervisor opens. */
 export class ProxyServer {
   readonly #proxy = new HttpProxy();
+  readonly #credentials = new CredentialServer();
 
   accept(stream: Duplex): void {
-    const channel = new MessageChannel(stream);
+    const channel = new MessageChannel(stream, CREDENTIAL_MESSAGE_BYTES);
     channel.on('error', () => channel.destroy());
     channel.once('message', (message: unknown) => {
       const purpose = PurposeSchema.safeParse(message);
-      if (!purpose.success) channel.destroy();
-      else if (purpose.data.for === 'client')
-        this.#proxy.serve(channel, purpose.data.id, purpose.data.session);
-      else if (purpose.data.for === 'server') this.#proxy.takeServer(channel, purpose.data.id);
-      else answerPulse(channel);
+      if (purpose.success) this.#serve(channel, purpose.data);
+      else channel.destroy();
     });
+  }
+
+  #serve(channel: MessageChannel, purpose: Purpose): void {
+    switch (purpose.for) {
+      case 'client':
+        this.#proxy.serve(channel, purpose.id, purpose.session);
+        break;
+      case 'server':
+        this.#proxy.takeServer(channel, purpose.id);
+        break;
+      case 'credential':
+        this.#credentials.serve(channel, purpose.id);
+        break;
+      case 'exchange':
+        this.#credentials.takeExchange(channel, purpose.id, purpose.exchange);
+        break;
+      case 'pulse':
+        answerPulse(channel);
+    }
   }
 }
 

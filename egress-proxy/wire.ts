@@ -19,12 +19,21 @@ export const HEAD_BYTES = 16 * 1024;
 /** How long a client may take to read the final response before it is cut off. */
 export const FINAL_RESPONSE_MS = 5000;
 
+/** Maximum size of the head of a request with a credential, or of its answer, and of a message that has one. */
+export const CREDENTIAL_HEAD_BYTES = 64 * 1024;
+export const CREDENTIAL_HEADERS = 200;
+export const CREDENTIAL_MESSAGE_BYTES = 256 * 1024;
+
 /** The first message of a connection. */
 export const PurposeSchema = z.discriminatedUnion('for', [
   /** Bytes of a connection of a sandbox. */
   z.object({ for: z.literal('client'), id: z.int(), session: z.string() }),
   /** Bytes of the server that the client with this id asked for. */
   z.object({ for: z.literal('server'), id: z.int() }),
+  /** Bytes of a connection of a sandbox to the port of a credential. */
+  z.object({ for: z.literal('credential'), id: z.int() }),
+  /** One request of the connection with this id: its body, and the answer. */
+  z.object({ for: z.literal('exchange'), id: z.int(), exchange: z.int() }),
   /** Is it alive? */
   z.object({ for: z.literal('pulse') }),
 ]);
@@ -78,3 +87,42 @@ export const RequestSchema = z.discriminatedUnion('say', [
   z.object({ say: z.literal('reset') }),
 ]);
 export type ProxyRequest = z.infer<typeof RequestSchema>;
+
+const headers = z.array(z.string()).max(2 * CREDENTIAL_HEADERS);
+const refusedRequest = {
+  status: z.int().min(400).max(599),
+  reason: EgressReasonSchema,
+  why: z.string(),
+};
+
+/** What the process says about a connection to the port of a credential. Requests are numbered from 1. */
+export const CredentialSaySchema = z.discriminatedUnion('say', [
+  /** The head of a request, name and value in turn. Its body follows on a connection of its own, if it may. */
+  z.object({
+    say: z.literal('request'),
+    exchange: z.int().min(1),
+    method: z.string().max(32),
+    path: z.string().max(CREDENTIAL_HEAD_BYTES),
+    headers,
+  }),
+  /** It is answered by the process, and reported. */
+  z.object({ say: z.literal('denied') }),
+  /** The connection is broken on purpose. */
+  z.object({ say: z.literal('reset') }),
+]);
+export type CredentialSay = z.infer<typeof CredentialSaySchema>;
+
+/** An answer to `request`, for one that may not go on. For others a connection follows. */
+export const CredentialRefusalSchema = z.object({
+  answer: z.literal('refused'),
+  exchange: z.int(),
+  ...refusedRequest,
+});
+export type CredentialRefusal = z.infer<typeof CredentialRefusalSchema>;
+
+/** The first message of the supervisor on the connection of an exchange. With `head`, the body follows it. */
+export const ExchangeAnswerSchema = z.discriminatedUnion('answer', [
+  z.object({ answer: z.literal('head'), status: z.int().min(200).max(599), phrase: z.string(), headers }),
+  z.object({ answer: z.literal('refused'), ...refusedRequest }),
+]);
+export type ExchangeAnswer = z.infer<typeof ExchangeAnswerSchema>;

@@ -7,7 +7,7 @@ const HEADER_BYTES = 5;
 const BYTES = 0;
 const END = 1;
 const MESSAGE = 2;
-/** A longer message is a protocol error. */
+/** A longer message is a protocol error, unless the receiver expects longer ones. */
 const MOST_MESSAGE_BYTES = 64 * 1024;
 /** As for messages. Longer writes are cut. */
 const MOST_CHUNK_BYTES = 4 * 2 ** 20;
@@ -31,8 +31,11 @@ export class MessageChannel extends FramedStream {
   /** Bytes of the stream that arrived. */
   #received = 0;
 
-  constructor(stream: Duplex) {
+  readonly #mostMessageBytes: number;
+
+  constructor(stream: Duplex, mostMessageBytes: number = MOST_MESSAGE_BYTES) {
     super(stream, WAITING_BYTES);
+    this.#mostMessageBytes = mostMessageBytes;
     stream.on('data', (chunk: Buffer) => {
       if (!this.destroyed && !this.#take(chunk)) this.destroy(new Error('an invalid frame'));
     });
@@ -147,7 +150,7 @@ export class MessageChannel extends FramedStream {
         this.#settle();
         return length === 0;
       case MESSAGE:
-        if (length === 0 || length > MOST_MESSAGE_BYTES) return false;
+        if (length === 0 || length > this.#mostMessageBytes) return false;
         this.#deliver();
         this.#message = { bytes: Buffer.allocUnsafe(length), have: 0 };
         return true;

@@ -28,7 +28,10 @@ export interface EgressOptions {
   readonly dial: (sessionId: string) => Promise<Duplex>;
   readonly resolve: ResolveName;
   /** The process that reads what sandboxes send. */
-  readonly proxy: Pick<ProxyProcess, 'hold' | 'openClient' | 'openServer'>;
+  readonly proxy: Pick<
+    ProxyProcess,
+    'hold' | 'openClient' | 'openServer' | 'openCredential' | 'openExchange'
+  >;
   readonly credentials: Pick<SessionCredentials, 'of' | 'environment' | 'secret'>;
   /** Certificates of authorities that servers of credentials may have, in PEM; default: those that Node trusts. */
   readonly authorities?: readonly string[] | undefined;
@@ -153,7 +156,17 @@ export class Egress {
     { endpoints, ledger }: EgressChannel,
     credentials: readonly Credential[],
   ): void {
-    const { policies, credentials: known, resolve, authorities, carriedMs, log, now, dial } = this.#options;
+    const {
+      policies,
+      credentials: known,
+      resolve,
+      authorities,
+      carriedMs,
+      log,
+      now,
+      dial,
+      proxy,
+    } = this.#options;
     const wanted = new Map(credentials.map((credential) => [JSON.stringify(credential), credential]));
     for (const [key, { endpoint, pool }] of endpoints) {
       if (wanted.has(key)) continue;
@@ -164,7 +177,7 @@ export class Egress {
     for (const [key, credential] of wanted) {
       if (endpoints.has(key)) continue;
       const endpoint = new CredentialEndpoint({
-        ...{ sessionId, credential, resolve, authorities, carriedMs, log, now },
+        ...{ sessionId, credential, proxy, resolve, authorities, carriedMs, log, now },
         rules: () => policies.rulesOf(sessionId),
         secret: () => known.secret(sessionId, credential),
         guards: this.#guards,

@@ -1,8 +1,9 @@
 import { type Duplex, duplexPair } from 'node:stream';
 import { ProxyServer } from '../../egress-proxy/proxy-server.ts';
-import type { Purpose } from '../../egress-proxy/wire.ts';
+import { CREDENTIAL_MESSAGE_BYTES, type Purpose } from '../../egress-proxy/wire.ts';
 import { MessageChannel } from '../../protocol/wire/message-channel.ts';
 import type { RunningProxy } from './proxy-process.ts';
+import type { CredentialConnections } from './credentials/endpoint.ts';
 import type { ProxyConnections } from './session-gate.ts';
 
 /** The egress proxy's code in this process, for an engine whose containers cannot be reached by a socket. */
@@ -24,7 +25,7 @@ function dialInside(server: ProxyServer): Duplex {
 }
 
 /** The same with the interface of one that is kept. */
-export class LocalProxy implements ProxyConnections {
+export class LocalProxy implements ProxyConnections, CredentialConnections {
   readonly #server = new ProxyServer();
   #lastId = 0;
 
@@ -46,8 +47,19 @@ export class LocalProxy implements ProxyConnections {
     return Promise.resolve(this.#open({ for: 'server', id }));
   }
 
-  #open(purpose: Purpose): MessageChannel {
-    const channel = new MessageChannel(dialInside(this.#server));
+  openCredential(): Promise<{ readonly id: number; readonly channel: MessageChannel }> {
+    this.#lastId += 1;
+    const id = this.#lastId;
+    return Promise.resolve({ id, channel: this.#open({ for: 'credential', id }, CREDENTIAL_MESSAGE_BYTES) });
+  }
+
+  openExchange(id: number, exchange: number): Promise<MessageChannel> {
+    return Promise.resolve(this.#open({ for: 'exchange', id, exchange }));
+  }
+
+  #open(purpose: Purpose, mostMessageBytes?: number): MessageChannel {
+    const channel = new MessageChannel(dialInside(this.#server), mostMessageBytes);
+    channel.on('error', () => channel.destroy());
     channel.send(purpose);
     return channel;
   }

@@ -2,8 +2,9 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { MessageChannel } from '../../protocol/wire/message-channel.ts';
-import type { Purpose } from '../../egress-proxy/wire.ts';
+import { CREDENTIAL_MESSAGE_BYTES, type Purpose } from '../../egress-proxy/wire.ts';
 import type { Log } from '../base/log.ts';
+import type { CredentialConnections } from './credentials/endpoint.ts';
 import type { ProxyConnections } from './session-gate.ts';
 
 /** How long a connection of a sandbox waits for a process. */
@@ -41,7 +42,7 @@ export interface ProxyProcessOptions {
  * Keeps one process that reads what sandboxes send, while there are sandboxes that may reach anything. It is started again
  * when it dies or freezes, after growing pauses.
  */
-export class ProxyProcess implements ProxyConnections {
+export class ProxyProcess implements ProxyConnections, CredentialConnections {
   readonly #options: Required<ProxyProcessOptions>;
   #users = 0;
   #resting: NodeJS.Timeout | undefined;
@@ -97,9 +98,21 @@ export class ProxyProcess implements ProxyConnections {
     return this.#open({ for: 'server', id });
   }
 
-  async #open(purpose: Purpose): Promise<MessageChannel> {
+  async openCredential(): Promise<{ readonly id: number; readonly channel: MessageChannel }> {
+    this.#lastId += 1;
+    const id = this.#lastId;
+    return { id, channel: await this.#open({ for: 'credential', id }, CREDENTIAL_MESSAGE_BYTES) };
+  }
+
+  openExchange(id: number, exchange: number): Promise<MessageChannel> {
+    return this.#open({ for: 'exchange', id, exchange });
+  }
+
+  async #open(purpose: Purpose, mostMessageBytes?: number): Promise<MessageChannel> {
     const running = this.#current ?? (await this.#soon());
-    const channel = new MessageChannel(await running.dial());
+    const channel = new MessageChannel(await running.dial(), mostMessageBytes);
+    // It may be lost before the caller listens.
+    channel.on('error', () => channel.destroy());
     channel.send(purpose);
     return channel;
   }

@@ -212,8 +212,9 @@ export class SessionGate {
       return;
     }
     const { id, channel } = opened;
-    if (tunnel.destroyed) {
+    if (tunnel.destroyed || channel.destroyed) {
       channel.destroy();
+      this.#withoutProxy(connection);
       return;
     }
     this.#expect(connection, HEAD_MS);

@@ -4,6 +4,7 @@ import { createServer as createHttpsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { createServer as createTlsServer, type Server, type TLSSocket } from 'node:tls';
 import { type Credential, type CredentialEntry, credentialsOf } from '../../protocol/credentials.ts';
+import type { EgressOptions } from '../../supervisor/egress/egress.ts';
 import type { SecretValue } from '../../supervisor/secrets/secret-store.ts';
 import { InProcessEgress } from './in-process-egress.ts';
 import { TEST_CERTIFICATE } from './test-certificate.ts';
@@ -13,6 +14,8 @@ export interface CredentialChainOptions {
   readonly limits?: Extract<CredentialEntry, { as: unknown }>['limits'];
   readonly secret?: string;
   readonly carriedMs?: number;
+  /** Reads what the sandbox sends; default: its code in this process. */
+  readonly proxy?: EgressOptions['proxy'];
   /** Answers requests; default: 200 `hello`. */
   readonly answer?: (request: IncomingMessage, response: ServerResponse) => void;
   /** Reads and writes bytes instead: a server that keeps to no protocol. */
@@ -72,6 +75,7 @@ export class CredentialChain {
       credentials: [credential],
       authorities: [TEST_CERTIFICATE.cert],
       ...(options.carriedMs === undefined ? {} : { carriedMs: options.carriedMs }),
+      ...(options.proxy === undefined ? {} : { proxy: options.proxy }),
       resolve: (name) =>
         name.endsWith('api.test') ? Promise.resolve(['127.0.0.1']) : Promise.reject(new Error('no')),
       secret: (): SecretValue | null =>

@@ -31,7 +31,14 @@ const SERVED = {
   'egress/accept': SIDECAR_METHODS['egress/accept'],
   'tools/accept': SIDECAR_METHODS['tools/accept'],
 } as const;
-const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, child: () => silent };
+/** Keeps nothing. */
+export const silent: Log = {
+  debug: () => {},
+  info: () => {},
+  warn: () => {},
+  error: () => {},
+  child: () => silent,
+};
 
 export interface InProcessEgressOptions {
   /** Addresses by name; other names do not exist. */

@@ -1,7 +1,13 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { Duplex } from 'node:stream';
-import type { Credential } from '../../../protocol/credentials.ts';
 import type { EgressReason } from '../../../protocol/egress.ts';
+import type { Credential } from '../../../protocol/credentials.ts';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import type { MessageChannel } from '../../../protocol/wire/message-channel.ts';
+import {
+  type CredentialRefusal,
+  type CredentialSay,
+  CredentialSaySchema,
+  FINAL_RESPONSE_MS,
+} from '../../../egress-proxy/wire.ts';
 import type { Log } from '../../base/log.ts';
 import type { SecretValue } from '../../secrets/secret-store.ts';
 import { decide, type Rule } from '../decide.ts';
@@ -9,24 +15,44 @@ import type { EgressEventAggregator } from '../event-aggregator.ts';
 import type { ResolveName } from '../resolver.ts';
 import type { Tunnel } from '../tunnel.ts';
 import type { EchoGuards } from './echo-guard.ts';
-import { type EndpointRefusal, rawRefusal, refusalBody, refusalHead } from './endpoint-refusal.ts';
 import { Exchange } from './exchange.ts';
 import { CredentialLimiter } from './limiter.ts';
-import { refusedHead } from './request-head.ts';
+import { isWellFormed, refusedHead, type RequestHead } from './request-head.ts';
 import { Upstream } from './upstream.ts';
 
 /** Connections of one session to one credential; further ones are reset. */
 const MOST_CONNECTIONS = 256;
-const HEAD_BYTES = 64 * 1024;
-/** A connection without a request, or with one whose head does not end, is closed after this time. */
-const IDLE_MS = 75_000;
-const FINAL_RESPONSE_MS = 2000;
 /** Bytes of answers that go on are reported at least this often. */
 const CARRIED_MS = 30_000;
+
+/** Nothing of a request has been passed on: it may even be none. */
+const NO_PROXY_BODY = `${JSON.stringify({
+  type: 'error',
+  error: { type: 'holdfast_no_proxy', message: 'Holdfast: the egress proxy is starting; try again.' },
+})}\n`;
+const NO_PROXY = [
+  'HTTP/1.1 503 Service Unavailable',
+  'Content-Type: application/json',
+  `Content-Length: ${String(NO_PROXY_BODY.length)}`,
+  'X-Holdfast-Egress: no_proxy',
+  'Retry-After: 2',
+  'Connection: close',
+  '',
+  NO_PROXY_BODY,
+].join('\r\n');
+
+/** Connections to the process that reads what sandboxes send. */
+export interface CredentialConnections {
+  /** For a new connection of a sandbox. Rejects if there is no process within a few seconds. */
+  openCredential(): Promise<{ readonly id: number; readonly channel: MessageChannel }>;
+  /** For one request of it: its body and its answer. */
+  openExchange(id: number, exchange: number): Promise<MessageChannel>;
+}
 
 export interface EndpointOptions {
   readonly sessionId: string;
   readonly credential: Credential;
+  readonly proxy: CredentialConnections;
   readonly rules: () => readonly Rule[];
   readonly resolve: ResolveName;
   readonly authorities?: readonly string[] | undefined;
@@ -42,8 +68,10 @@ export interface EndpointOptions {
 
 interface Connection {
   readonly tunnel: Tunnel;
-  idle: NodeJS.Timeout | undefined;
-  running: number;
+  /** The number of the latest request. */
+  last: number;
+  /** Of requests that run. */
+  readonly exchanges: Set<MessageChannel>;
 }
 
 /** What an endpoint tells of a request. */
@@ -54,16 +82,19 @@ export interface EndpointReport {
   readonly bytesOut?: number;
 }
 
+/** What the sandbox gets instead of an answer. Nothing in it comes from this machine or from the request. */
+export type EndpointRefusal = Pick<CredentialRefusal, 'status' | 'reason' | 'why'>;
+
 /**
- * The server of one credential of one session: an HTTP/1.1 server for the sandbox, and a client with the credential for
- * the one host that it is for. Nothing that either side sends ends the process: whatever goes wrong ends its request.
+ * The trusted half of the server of one credential of one session. The process that reads the sandbox says what a request
+ * asks for; this class decides, and is a client with the credential for the one host that it is for. Nothing that either
+ * side sends ends the supervisor: whatever goes wrong ends its request.
  */
 export class CredentialEndpoint {
   readonly #options: EndpointOptions;
-  readonly #server: Server;
   readonly #upstream: Upstream;
   readonly #limiter: CredentialLimiter;
-  readonly #connections = new Map<Duplex, Connection>();
+  readonly #connections = new Set<Connection>();
   readonly #exchanges = new Set<Exchange>();
   #carried: NodeJS.Timeout | undefined;
 
@@ -75,35 +106,6 @@ export class CredentialEndpoint {
       host: credential.host,
       port: credential.port,
       ...{ resolve, rules, authorities },
-    });
-    this.#server = createServer({
-      maxHeaderSize: HEAD_BYTES,
-      insecureHTTPParser: false,
-      // The client's Host is ignored.
-      requireHostHeader: false,
-      joinDuplicateHeaders: false,
-      keepAlive: true,
-      // An upload may take hours.
-      requestTimeout: 0,
-    });
-    // A bound of Node's would drop the headers after it in silence; the size of the head bounds them.
-    this.#server.maxHeadersCount = 0;
-    // Otherwise Node cuts off the response to a client that half-closes its connection.
-    Reflect.set(this.#server, 'httpAllowHalfOpen', true);
-    const serve = (request: IncomingMessage, response: ServerResponse): void =>
-      this.#guard(request.socket, () => this.#serve(request, response));
-    this.#server.on('request', serve);
-    this.#server.on('checkContinue', serve);
-    this.#server.on('checkExpectation', serve);
-    this.#server.on('connect', (_request, stream: Duplex) => this.#sendFinal(stream, rawRefusal(405)));
-    this.#server.on('clientError', (error: Error & { code?: string }, stream: Duplex) => {
-      const connection = this.#connections.get(stream);
-      // An answer that has begun cannot be followed by another in its middle.
-      if (connection === undefined || connection.running > 0) stream.destroy();
-      else {
-        this.report('denied', { method: '', reason: 'bad_request' });
-        this.#sendFinal(stream, rawRefusal(error.code === 'HPE_HEADER_OVERFLOW' ? 431 : 400));
-      }
     });
   }
 
@@ -119,24 +121,23 @@ export class CredentialEndpoint {
       tunnel.destroy();
       return;
     }
-    const connection: Connection = { tunnel, idle: undefined, running: 0 };
-    this.#connections.set(tunnel, connection);
+    const connection: Connection = { tunnel, last: 0, exchanges: new Set() };
+    this.#connections.add(connection);
     tunnel.once('close', () => {
-      clearTimeout(connection.idle);
-      this.#connections.delete(tunnel);
+      this.#connections.delete(connection);
+      for (const channel of connection.exchanges) channel.destroy();
     });
-    this.#rest(connection);
-    this.#server.emit('connection', tunnel);
+    this.#link(connection).catch((error: unknown) => this.#failed(connection, error));
   }
 
   /** A rule that a person added denies the host: what runs ends. */
   applyRules(): void {
     if (!this.#isDenied()) return;
-    for (const { tunnel } of this.#connections.values()) tunnel.destroy();
+    for (const { tunnel } of this.#connections) tunnel.destroy();
   }
 
   close(): void {
-    for (const { tunnel } of this.#connections.values()) tunnel.destroy();
+    for (const { tunnel } of this.#connections) tunnel.destroy();
     clearInterval(this.#carried);
     this.#upstream.close();
   }
@@ -171,67 +172,128 @@ export class CredentialEndpoint {
     aggregator.add(seen, count);
   }
 
-  #serve(request: IncomingMessage, response: ServerResponse): void {
-    const connection = this.#connections.get(request.socket);
-    if (connection === undefined) {
-      request.socket.destroy();
+  /** Has the process read the client. */
+  async #link(connection: Connection): Promise<void> {
+    const { tunnel } = connection;
+    const { proxy, sessionId, log } = this.#options;
+    let opened: Awaited<ReturnType<CredentialConnections['openCredential']>>;
+    try {
+      opened = await proxy.openCredential();
+    } catch (error) {
+      const why = HoldfastError.from(error).sentence;
+      log.warn('a request is refused: there is no egress proxy', { session: sessionId, why });
+      this.#withoutProxy(connection);
       return;
     }
-    clearTimeout(connection.idle);
-    connection.running += 1;
-    response.once('close', () => {
-      connection.running -= 1;
-      this.#rest(connection);
+    const { id, channel } = opened;
+    if (tunnel.destroyed || channel.destroyed) {
+      channel.destroy();
+      this.#withoutProxy(connection);
+      return;
+    }
+    channel.on('message', (message: unknown) => {
+      const said = CredentialSaySchema.safeParse(message);
+      if (!said.success) this.#distrust(connection);
+      else
+        this.#obey(connection, said.data, { id, channel }).catch((error: unknown) =>
+          this.#failed(connection, error),
+        );
     });
-    const method = request.method ?? '';
-    const refuse = (refusal: EndpointRefusal): void => {
-      this.report(refusal.status >= 500 ? 'failed' : 'denied', { method, reason: refusal.reason });
-      this.#refuse(request, response, refusal);
-    };
-    const refused = refusedHead(request, this.#options.credential);
-    if (refused !== null) {
-      refuse(refused);
-      return;
-    }
-    if (this.#isDenied()) {
-      refuse({ status: 403, reason: 'denied', why: 'a rule denies the host of this credential' });
-      return;
-    }
-    const limit = this.#limiter.begin();
-    if (limit !== null) {
-      refuse({ status: 429, reason: 'limit', why: `the limit of this credential for ${limit} is reached` });
-      return;
-    }
-    response.once('close', () => this.#limiter.end());
-    this.#exchange(request, response, refuse);
+    tunnel.once('close', () => channel.destroy());
+    channel.once('close', () => {
+      if (!channel.readableEnded) {
+        this.#withoutProxy(connection);
+        return;
+      }
+      tunnel.resume();
+      this.#cutSoon(tunnel);
+    });
+    tunnel.pipe(channel);
+    channel.pipe(tunnel);
   }
 
-  #exchange(
-    request: IncomingMessage,
-    response: ServerResponse,
-    refuse: (refusal: EndpointRefusal) => void,
-  ): void {
-    const { credential, secret, guards } = this.#options;
-    const value = secret();
-    if (value === null) {
-      const next = `set it with: holdfast secret set ${credential.secret}`;
-      refuse({ status: 401, reason: 'no_secret', why: `there is no secret for this credential; ${next}` });
+  async #obey(
+    connection: Connection,
+    said: CredentialSay,
+    { id, channel }: { id: number; channel: MessageChannel },
+  ): Promise<void> {
+    if (said.say === 'reset') {
+      connection.tunnel.destroy();
       return;
     }
+    if (said.say === 'denied') {
+      this.report('denied', { method: '', reason: 'bad_request' });
+      return;
+    }
+    const { exchange, method, path, headers } = said;
+    const head: RequestHead = { method, path, rawHeaders: headers };
+    // One that the process itself has refused has a number, too.
+    if (exchange <= connection.last || !isWellFormed(head)) {
+      this.#distrust(connection);
+      return;
+    }
+    connection.last = exchange;
+    const allowed = this.#begin(head);
+    if ('reason' in allowed) {
+      this.#reportRefusal(method, allowed);
+      channel.send({ answer: 'refused', exchange, ...allowed } satisfies CredentialRefusal);
+      return;
+    }
+    let body: MessageChannel;
+    try {
+      body = await this.#options.proxy.openExchange(id, exchange);
+    } catch (error) {
+      this.#limiter.end();
+      throw error;
+    }
+    if (connection.tunnel.destroyed || body.destroyed) {
+      this.#limiter.end();
+      body.destroy();
+      return;
+    }
+    body.once('close', () => {
+      this.#limiter.end();
+      connection.exchanges.delete(body);
+    });
+    connection.exchanges.add(body);
+    this.#exchange(connection, head, body, allowed);
+  }
+
+  /** The secret for a request that may go on; then the limiter has begun one. */
+  #begin(head: RequestHead): SecretValue | EndpointRefusal {
+    const { credential, secret } = this.#options;
+    const refused = refusedHead(head, credential);
+    if (refused !== null) return refused;
+    if (this.#isDenied())
+      return { status: 403, reason: 'denied', why: 'a rule denies the host of this credential' };
+    const limit = this.#limiter.begin();
+    if (limit !== null)
+      return { status: 429, reason: 'limit', why: `the limit of this credential for ${limit} is reached` };
+    const value = secret();
+    if (value !== null) return value;
+    this.#limiter.end();
+    const next = `set it with: holdfast secret set ${credential.secret}`;
+    return { status: 401, reason: 'no_secret', why: `there is no secret for this credential; ${next}` };
+  }
+
+  #exchange(connection: Connection, head: RequestHead, channel: MessageChannel, value: SecretValue): void {
+    const { credential, guards } = this.#options;
     const exchange = new Exchange({
-      ...{ request, response, credential, refuse },
+      ...{ head, channel, credential },
       value: value.value,
       search: guards.searchFor(value),
       agent: this.#upstream,
       pass: (bytes) => this.#limiter.pass(bytes),
       report: (decision, said) => this.report(decision, said),
-      cut: () => request.socket.destroy(),
-      guard: (act) => this.#guard(request.socket, act),
+      onRefused: (refusal) => this.#reportRefusal(head.method, refusal),
+      cut: () => connection.tunnel.destroy(),
+      distrust: () => this.#distrust(connection),
+      guard: (act) => this.#guard(connection, act),
     });
     this.#exchanges.add(exchange);
-    response.once('close', () => this.#exchanges.delete(exchange));
+    channel.once('close', () => this.#exchanges.delete(exchange));
     this.#reportCarried();
-    exchange.start();
+    this.#guard(connection, () => exchange.start());
   }
 
   /** A quiet rule of the file is about telemetry without the credential. */
@@ -241,24 +303,8 @@ export class CredentialEndpoint {
     return !verdict.allowed && verdict.reason === 'denied' && verdict.rule?.quiet !== true;
   }
 
-  #refuse(request: IncomingMessage, response: ServerResponse, refusal: EndpointRefusal): void {
-    if (response.headersSent || response.destroyed) {
-      request.socket.destroy();
-      return;
-    }
-    const body = refusalBody(refusal);
-    response.writeHead(refusal.status, refusalHead(refusal, body));
-    response.end(request.method === 'HEAD' ? undefined : body);
-    // The rest of the request is discarded; otherwise the client would never read the response.
-    request.resume();
-    response.once('finish', () => this.#cutSoon(request.socket));
-  }
-
-  #rest(connection: Connection): void {
-    clearTimeout(connection.idle);
-    if (connection.running > 0 || connection.tunnel.destroyed) return;
-    connection.idle = setTimeout(() => connection.tunnel.destroy(), IDLE_MS);
-    connection.idle.unref();
+  #reportRefusal(method: string, { status, reason }: EndpointRefusal): void {
+    this.report(status >= 500 ? 'failed' : 'denied', { method, reason });
   }
 
   #reportCarried(): void {
@@ -271,30 +317,49 @@ export class CredentialEndpoint {
     }, this.#options.carriedMs ?? CARRIED_MS).unref();
   }
 
-  #sendFinal(stream: Duplex, words: string): void {
-    stream.end(words);
-    stream.resume();
-    this.#cutSoon(stream);
+  /** Nobody reads the client. It is told so, if no server may have heard of it. */
+  #withoutProxy({ tunnel, last }: Connection): void {
+    if (tunnel.destroyed) return;
+    if (tunnel.bytesIn > 0 || last > 0) {
+      tunnel.destroy();
+      return;
+    }
+    this.report('failed', { method: '', reason: 'no_proxy' });
+    tunnel.end(NO_PROXY);
+    tunnel.resume();
+    this.#cutSoon(tunnel);
   }
 
-  #cutSoon(stream: Duplex): void {
-    const timer = setTimeout(() => stream.destroy(), FINAL_RESPONSE_MS);
-    stream.once('close', () => clearTimeout(timer));
+  #cutSoon(tunnel: Tunnel): void {
+    const timer = setTimeout(() => tunnel.destroy(), FINAL_RESPONSE_MS);
+    tunnel.once('close', () => clearTimeout(timer));
   }
 
-  /** A failure of ours ends the connection and is logged, without what was sent on it. */
-  #guard(stream: Duplex, act: () => void): void {
+  /** The process says what it never says. */
+  #distrust({ tunnel }: Connection): void {
+    this.#options.log.warn('the egress proxy does not keep to the protocol', {
+      session: this.#options.sessionId,
+    });
+    tunnel.destroy();
+  }
+
+  #guard(connection: Connection, act: () => void): void {
     try {
       act();
     } catch (error) {
-      const { sessionId, credential, log } = this.#options;
-      const why = error instanceof Error && 'code' in error ? String(error.code) : 'unexpected';
-      log.error('cannot serve a request with a credential', {
-        session: sessionId,
-        name: credential.name,
-        why,
-      });
-      stream.destroy();
+      this.#failed(connection, error);
     }
+  }
+
+  /** A failure of ours ends the connection and is logged, without what was sent on it. */
+  #failed({ tunnel }: Connection, error: unknown): void {
+    const { sessionId, credential, log } = this.#options;
+    const why = error instanceof Error && 'code' in error ? String(error.code) : 'unexpected';
+    log.error('cannot serve a request with a credential', {
+      session: sessionId,
+      name: credential.name,
+      why,
+    });
+    tunnel.destroy();
   }
 }

@@ -1,13 +1,14 @@
-import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http';
+import type { ClientRequest, IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import type { ExchangeAnswer } from '../../../egress-proxy/wire.ts';
 import type { Credential } from '../../../protocol/credentials.ts';
+import type { MessageChannel } from '../../../protocol/wire/message-channel.ts';
 import { DialError } from '../dial.ts';
 import { answerHead } from './answer-head.ts';
 import type { ByteSearch } from './byte-search.ts';
 import { EchoGuard } from './echo-guard.ts';
-import type { EndpointRefusal } from './endpoint-refusal.ts';
-import type { EndpointReport } from './endpoint.ts';
-import { credentialHeaders, credentialPath } from './request-head.ts';
+import type { EndpointRefusal, EndpointReport } from './endpoint.ts';
+import { bodyLength, credentialHeaders, credentialPath, type RequestHead } from './request-head.ts';
 import type { Upstream } from './upstream.ts';
 
 const HEAD_BYTES = 64 * 1024;
@@ -15,8 +16,9 @@ const HEAD_BYTES = 64 * 1024;
 const SILENT_MS = 3600_000;
 
 export interface ExchangeOptions {
-  readonly request: IncomingMessage;
-  readonly response: ServerResponse;
+  readonly head: RequestHead;
+  /** Has the body of the request, and takes the answer. */
+  readonly channel: MessageChannel;
   readonly credential: Credential;
   readonly value: Buffer;
   /** Finds the credential in the answer. */
@@ -28,10 +30,12 @@ export interface ExchangeOptions {
     decision: 'allowed' | 'denied' | 'failed' | 'carried' | 'ended',
     said: EndpointReport,
   ) => void;
-  /** Answers instead of the server, if nothing has been answered yet. */
-  readonly refuse: (refusal: EndpointRefusal) => void;
+  /** Tells of an answer that is given instead of the server's. */
+  readonly onRefused: (refusal: EndpointRefusal) => void;
   /** Resets the client's connection: what it has of the answer must not look complete. */
   readonly cut: () => void;
+  /** Called when the body is not what the head says: whoever sends it was taken over. */
+  readonly distrust: () => void;
   /** Runs a reaction to an event: an error of it ends this exchange only. */
   readonly guard: (act: () => void) => void;
 }
@@ -40,21 +44,28 @@ export interface ExchangeOptions {
 export class Exchange {
   readonly #options: ExchangeOptions;
   readonly #method: string;
+  /** Bytes that the body still has; null if its end says so. */
+  #bodyLeft: number | null;
+  #hasWholeRequest = false;
+  #hasAnswered = false;
+  /** Something of an answer is on its way. */
+  #hasBegun = false;
   #bytesOut = 0;
   #bytesIn = 0;
   #ended = false;
 
   constructor(options: ExchangeOptions) {
     this.#options = options;
-    this.#method = options.request.method ?? '';
+    this.#method = options.head.method;
+    this.#bodyLeft = bodyLength(options.head);
   }
 
   start(): void {
-    const { request, response, credential, value, agent, report, refuse, guard } = this.#options;
-    const headers = credentialHeaders(request, credential, value);
+    const { head, channel, credential, value, agent, report, guard } = this.#options;
+    const headers = credentialHeaders(head, credential, value);
     if (headers === null) {
       const why = 'its secret has characters that cannot be sent; set it again without line breaks';
-      refuse({ status: 401, reason: 'no_secret', why });
+      this.#answerWith({ status: 401, reason: 'no_secret', why });
       return;
     }
     report('allowed', { method: this.#method });
@@ -63,7 +74,7 @@ export class Exchange {
       host: credential.host,
       port: credential.port,
       method: this.#method,
-      path: credentialPath(request.url ?? '/', credential.as, value),
+      path: credentialPath(head.path, credential.as, value),
       headers,
       setHost: false,
       maxHeaderSize: HEAD_BYTES,
@@ -80,18 +91,33 @@ export class Exchange {
       }),
     );
     onward.on('response', (answer) => guard(() => this.#answer(onward, answer)));
-    response.once('close', () => {
-      if (!response.writableFinished) onward.destroy();
+    channel.once('close', () => {
+      if (!this.#hasAnswered || !this.#hasWholeRequest) onward.destroy();
       this.#end();
     });
-    request.on('error', () => onward.destroy());
-    request.on('aborted', () => onward.destroy());
-    request.on('data', (chunk: Buffer) => {
-      this.#bytesOut += chunk.length;
-      if (!this.#options.pass(chunk.length)) this.#exhausted(onward);
-    });
-    if (request.headers.expect !== undefined) response.writeContinue();
-    request.pipe(onward);
+    channel.on('data', (chunk: Buffer) =>
+      guard(() => {
+        this.#bytesOut += chunk.length;
+        if (this.#bodyLeft !== null) this.#bodyLeft -= chunk.length;
+        if (this.#bodyLeft !== null && this.#bodyLeft < 0) this.#distrust(onward);
+        else if (!this.#options.pass(chunk.length)) this.#exhausted(onward);
+        else if (!onward.destroyed && !onward.write(chunk)) channel.pause();
+      }),
+    );
+    onward.on('drain', () => channel.resume());
+    channel.on('end', () =>
+      guard(() => {
+        if ((this.#bodyLeft ?? 0) > 0) this.#distrust(onward);
+        else this.#endRequest(onward);
+      }),
+    );
+    if (this.#bodyLeft === 0) this.#endRequest(onward);
+  }
+
+  #endRequest(onward: ClientRequest): void {
+    if (this.#hasWholeRequest) return;
+    this.#hasWholeRequest = true;
+    onward.end();
   }
 
   /** Tells the bytes that have passed since it was last told. */
@@ -101,16 +127,16 @@ export class Exchange {
   }
 
   #answer(onward: ClientRequest, answer: IncomingMessage): void {
-    const { response, search, guard } = this.#options;
+    const { channel, search, guard } = this.#options;
     const head = answerHead(answer, search);
     if ('refused' in head) {
       onward.destroy();
       this.#refuse(head.refused, `the server's answer is withheld: ${head.why}`);
       return;
     }
-    response.writeHead(head.status, head.phrase, head.headers);
-    // An event stream begins long before its first event.
-    response.flushHeaders();
+    const { status, phrase, headers } = head;
+    this.#hasBegun = true;
+    channel.send({ answer: 'head', status, phrase, headers } satisfies ExchangeAnswer);
     const watch = new EchoGuard(search);
     answer.on('data', (chunk: Buffer) =>
       guard(() => {
@@ -121,15 +147,19 @@ export class Exchange {
           onward.destroy();
           this.#options.cut();
         } else if (!this.#options.pass(chunk.length)) this.#exhausted(onward);
-        else if (safe.length > 0 && !response.write(safe)) answer.pause();
+        else if (safe.length > 0 && !channel.write(safe)) answer.pause();
       }),
     );
-    response.on('drain', () => answer.resume());
+    channel.on('drain', () => answer.resume());
     answer.on('end', () =>
       guard(() => {
         // Trailers are not passed on.
-        if (answer.complete) response.end(watch.end());
-        else this.#options.cut();
+        if (!answer.complete) {
+          this.#options.cut();
+          return;
+        }
+        this.#hasAnswered = true;
+        channel.end(watch.end());
       }),
     );
     answer.on('error', () => this.#options.cut());
@@ -139,20 +169,38 @@ export class Exchange {
   }
 
   #failed(error: Error): void {
-    if (this.#ended) return;
+    if (this.#ended || this.#hasAnswered) return;
     if (error instanceof DialError)
       this.#refuse(error.reason, `the host of this credential: ${error.message}`);
     else this.#refuse('not_reached', `the server did not answer as it should (${codeOf(error)})`);
   }
 
   #refuse(reason: EndpointRefusal['reason'], why: string): void {
-    const { response, cut, refuse, request } = this.#options;
-    if (response.headersSent) {
-      cut();
+    if (this.#hasBegun) {
+      this.#options.cut();
       return;
     }
-    request.unpipe();
-    refuse({ status: reason === 'denied' || reason === 'private_address' ? 403 : 502, reason, why });
+    this.#answerWith({
+      status: reason === 'denied' || reason === 'private_address' ? 403 : 502,
+      reason,
+      why,
+    });
+  }
+
+  /** Instead of the server. */
+  #answerWith(refusal: EndpointRefusal): void {
+    const { channel, onRefused } = this.#options;
+    this.#hasBegun = true;
+    onRefused(refusal);
+    channel.send({ answer: 'refused', ...refusal } satisfies ExchangeAnswer);
+    channel.end();
+    // The rest of the request is discarded.
+    channel.resume();
+  }
+
+  #distrust(onward: ClientRequest): void {
+    onward.destroy();
+    this.#options.distrust();
   }
 
   #exhausted(onward: ClientRequest): void {

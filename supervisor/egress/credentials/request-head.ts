@@ -1,10 +1,10 @@
-import type { IncomingMessage } from 'node:http';
+import { validateHeaderName, validateHeaderValue } from 'node:http';
 import type { Credential } from '../../../protocol/credentials.ts';
 import { type CredentialUse, PLACEHOLDER_MARK } from '../../../protocol/credential-presets.ts';
 import { formatHost } from '../../../protocol/host-name.ts';
-import { endToEnd, framingProblem } from '../../../protocol/http-headers.ts';
+import { endToEnd, framingProblem, headerValues } from '../../../protocol/http-headers.ts';
+import { CREDENTIAL_HEAD_BYTES } from '../../../egress-proxy/wire.ts';
 
-const MOST_HEADERS = 200;
 const HTTPS_PORT = 443;
 
 /** Headers by which services take a credential, whichever one is added: what the client sent in them is dropped. */
@@ -20,30 +20,63 @@ const METHODS: ReadonlySet<string> = new Set([
   ...['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'QUERY', 'PROPFIND', 'REPORT'],
 ]);
 
+/** The head of a request, as the process that reads the sandbox says it. */
+export interface RequestHead {
+  readonly method: string;
+  /** Path and query. */
+  readonly path: string;
+  /** Name and value in turn. */
+  readonly rawHeaders: readonly string[];
+}
+
+/**
+ * Whether the head can stand in a request at all. What a parser gives always can; a process that was taken over may
+ * say anything.
+ */
+export function isWellFormed({ method, path, rawHeaders }: RequestHead): boolean {
+  if (!/^[A-Z-]{1,32}$/.test(method) || !/^[\x21-\xff]{0,65536}$/.test(path)) return false;
+  if (rawHeaders.length % 2 !== 0) return false;
+  if (rawHeaders.reduce((sum, text) => sum + text.length, 0) > CREDENTIAL_HEAD_BYTES) return false;
+  try {
+    for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+      validateHeaderName(rawHeaders[at] ?? '');
+      validateHeaderValue(rawHeaders[at] ?? '', rawHeaders[at + 1] ?? '');
+    }
+  } catch {
+    return false;
+  }
+  return true;
+}
+
+/** How many bytes the body has; null if its end says so. */
+export function bodyLength(head: RequestHead): number | null {
+  if (headerValues(head, 'transfer-encoding').length > 0) return null;
+  return Number(headerValues(head, 'content-length')[0] ?? 0);
+}
+
 export interface RefusedHead {
-  readonly status: 400 | 403 | 405 | 417 | 431;
+  readonly status: 400 | 403 | 405 | 417;
   readonly reason: 'bad_request' | 'placeholder';
   readonly why: string;
 }
 
 /** Why a request of the sandbox is not passed on; null if nothing speaks against it. */
-export function refusedHead(request: IncomingMessage, credential: Credential): RefusedHead | null {
-  const { rawHeaders, method = '', url = '', headers } = request;
+export function refusedHead(head: RequestHead, credential: Credential): RefusedHead | null {
+  const { rawHeaders, method, path } = head;
   const bad = (status: RefusedHead['status'], why: string): RefusedHead => ({
     status,
     reason: 'bad_request',
     why,
   });
-  if (rawHeaders.length > 2 * MOST_HEADERS) return bad(431, `it has more than ${MOST_HEADERS} headers`);
   if (!METHODS.has(method)) return bad(405, 'its method is not passed on');
-  if (!url.startsWith('/')) return bad(400, 'its target is not a path');
-  const framing = framingProblem(request);
+  if (!path.startsWith('/')) return bad(400, 'its target is not a path');
+  const framing = framingProblem(head);
   if (framing !== null) return bad(400, framing);
-  if (headers.upgrade !== undefined) return bad(400, 'a change of the protocol is not passed on');
-  if (headers.expect !== undefined && headers.expect.toLowerCase() !== '100-continue')
+  if (headerValues(head, 'upgrade').length > 0) return bad(400, 'a change of the protocol is not passed on');
+  if (headerValues(head, 'expect').some((value) => value.toLowerCase() !== '100-continue'))
     return bad(417, 'its Expect header is not supported');
   const own = credential.placeholder;
-  const foreign = [url, ...rawHeaders].some((text) => {
+  const foreign = [path, ...rawHeaders].some((text) => {
     const rest = text.replaceAll(own, '');
     return rest.includes(PLACEHOLDER_MARK);
   });
@@ -61,13 +94,13 @@ export function refusedHead(request: IncomingMessage, credential: Credential): R
  * any credential, and with the real one. Null if the value cannot stand in a header.
  */
 export function credentialHeaders(
-  request: IncomingMessage,
+  head: RequestHead,
   { as, host, port }: Credential,
   value: Buffer,
 ): string[] | null {
   const own = as.kind === 'header' ? as.header.toLowerCase() : null;
   const pairs: string[] = [];
-  const kept = endToEnd(request.rawHeaders, []);
+  const kept = endToEnd(head.rawHeaders, []);
   for (let at = 0; at + 1 < kept.length; at += 2) {
     const name = kept[at] ?? '';
     // Some servers take an underscore for a dash.
@@ -78,7 +111,7 @@ export function credentialHeaders(
   const added = credentialHeader(as, value);
   if (added === null) return null;
   const target = formatHost(host, port === HTTPS_PORT ? null : port);
-  return ['Host', target, ...pairs, ...framing(request), 'Accept-Encoding', 'identity', ...added];
+  return ['Host', target, ...pairs, ...framing(head), 'Accept-Encoding', 'identity', ...added];
 }
 
 /** The path for the server: with `as: query`, with the credential in place of the client's parameter. */
@@ -122,9 +155,9 @@ function isHeaderText(text: string): boolean {
   return /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/.test(text);
 }
 
-function framing({ headers, method }: IncomingMessage): string[] {
-  if (headers['transfer-encoding'] !== undefined) return ['Transfer-Encoding', 'chunked'];
-  if (headers['content-length'] === undefined && ['POST', 'PUT', 'PATCH'].includes(method ?? ''))
-    return ['Content-Length', '0'];
+function framing(head: RequestHead): string[] {
+  if (bodyLength(head) === null) return ['Transfer-Encoding', 'chunked'];
+  const hasLength = headerValues(head, 'content-length').length > 0;
+  if (!hasLength && ['POST', 'PUT', 'PATCH'].includes(head.method)) return ['Content-Length', '0'];
   return [];
 }

@@ -3,19 +3,31 @@ import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { request as httpRequest } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { onTestFinished, describe, expect, test, vi } from 'vitest';
+import { afterAll, onTestFinished, describe, expect, test, vi } from 'vitest';
 import {
   CredentialChain,
   type CredentialChainOptions,
   SECRET,
 } from '../../egress-harness/credential-chain.ts';
+import { ProxyProcess } from '../../../supervisor/egress/proxy-process.ts';
+import { ChildProxies } from '../../egress-harness/child-proxy.ts';
+import { silent } from '../../egress-harness/in-process-egress.ts';
 import { PLACEHOLDER_MARK } from '../../../protocol/credential-presets.ts';
 
 const PATIENT = { timeout: 15_000 } as const;
 vi.setConfig({ testTimeout: 30_000 });
 
+/** One process for all tests, as for all sandboxes of a home. */
+const children = new ChildProxies();
+const proxy = new ProxyProcess({ launch: children.launch, log: silent, restMs: 60_000 });
+afterAll(async () => {
+  await proxy.close();
+  // None of the tests has ended it.
+  expect(children.started).toHaveLength(1);
+});
+
 async function open(options: CredentialChainOptions = {}): Promise<CredentialChain> {
-  const chain = await CredentialChain.open(options);
+  const chain = await CredentialChain.open({ proxy, ...options });
   onTestFinished(() => chain.dispose());
   return chain;
 }

@@ -192,6 +192,8 @@ describe('a proxy that was taken over', () => {
       proxy: {
         hold: () => honest.hold(),
         openServer: (id) => honest.openServer(id),
+        openCredential: () => honest.openCredential(),
+        openExchange: (...of) => honest.openExchange(...of),
         openClient: () => {
           const [ours, theirs] = duplexPair();
           const evil = new MessageChannel(theirs);

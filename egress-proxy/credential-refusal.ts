@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import type { EgressReason } from '../../../protocol/egress.ts';
+import type { EgressReason } from '../protocol/egress.ts';
 
 /** What the sandbox gets instead of an answer. Nothing in it comes from this machine or from the request. */
 export interface EndpointRefusal {
