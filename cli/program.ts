@@ -21,6 +21,7 @@ import { registerReview } from './commands/review.ts';
 import { registerRun } from './commands/run.ts';
 import { registerSetup } from './commands/setup.ts';
 import { registerSecrets } from './commands/secrets.ts';
+import { registerSessionMove } from './commands/session-move.ts';
 import { registerSessions } from './commands/sessions.ts';
 import { registerSnapshots } from './commands/snapshots.ts';
 import { registerSupervisor } from './commands/supervisor.ts';
@@ -95,6 +96,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   registerTerminals(registry);
   root.commandsGroup(HEADINGS.sessions);
   const session = registerSessions(registry);
+  registerSessionMove(registry, session);
   registerEvents(registry, session);
   registerSearch(registry, session);
   registerMemory(registry);
@@ -122,6 +124,6 @@ export function buildProgram(io: CliIo, run: Runner): Command {
       .helpGroup(HEADINGS.maintenance),
   );
   registry.registerUnavailable(root, ['retention', 'serve']);
-  registry.registerUnavailable(session, ['undelete', 'move']);
+  registry.registerUnavailable(session, ['undelete']);
   return root;
 }

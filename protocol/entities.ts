@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { ErrorDataSchema } from './error-data.ts';
+import { SessionMoveSchema } from './move-state.ts';
 import { ExecIdSchema, SessionIdSchema, SessionRefSchema, SnapshotIdSchema, TurnIdSchema } from './ids.ts';
 
 /** ISO 8601, UTC. */
@@ -80,6 +81,8 @@ export const SessionSchema = z.object({
   backing: z.enum(['directory', 'volume']),
   /** Null once all files are in the workspace. Until then every use of the workspace waits for them. */
   hydration: HydrationStateSchema.nullable(),
+  /** Null unless it is on its way between two homes. Nothing can use or change it then. */
+  move: SessionMoveSchema.nullable().default(null),
   /** False while the engine is unreachable. `status` is then the last known one. */
   engineReachable: z.boolean(),
   runningTurn: TurnIdSchema.nullable(),

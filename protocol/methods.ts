@@ -33,6 +33,7 @@ import { BLAME_METHODS } from './blame.ts';
 import { CHECK_METHODS, CHECK_NOTIFICATIONS } from './checks.ts';
 import { MANIFEST_METHODS } from './manifest.ts';
 import { MEMORY_METHODS } from './memory.ts';
+import { MOVE_METHODS } from './moves.ts';
 import { ProfileNameSchema } from './profile.ts';
 import { SECRET_METHODS } from './secrets.ts';
 import { REVIEW_COMMENT_METHODS } from './review-comments.ts';
@@ -487,6 +488,7 @@ export const METHODS = {
   ...SEARCH_METHODS,
   ...SNAPSHOT_METHODS,
   ...BUNDLE_METHODS,
+  ...MOVE_METHODS,
   ...REVIEW_METHODS,
   ...REVIEW_COMMENT_METHODS,
   ...BLAME_METHODS,

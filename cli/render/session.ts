@@ -45,11 +45,19 @@ function marks(session: Session): string {
     session.archived ? 'archived' : '',
     ...session.tags.map((tag) => `#${tag}`),
     queued,
+    moveMark(session),
     hydrationMark(session),
     session.engineReachable ? '' : 'engine unreachable',
   ]
     .filter((mark) => mark !== '')
     .join(' ');
+}
+
+function moveMark({ move }: Session): string {
+  if (move === null) return '';
+  const { state, with: other } = move;
+  if (state === 'arriving') return `arriving from ${other.name}`;
+  return state === 'leaving' ? `moving to ${other.name}` : `moved to ${other.name}`;
 }
 
 function hydrationMark({ hydration }: Session): string {

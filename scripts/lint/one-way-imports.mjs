@@ -113,6 +113,7 @@ export const MODULES = {
     checks: ['base', 'store', 'history', 'snapshots', 'reviews', 'terminals', 'sessions'],
     manifests: ['base', 'store', 'history'],
     bundles: ['base', 'store', 'history', 'snapshots', 'sessions', 'manifests'],
+    moves: ['base', 'store', 'sandboxes', 'snapshots', 'sessions', 'manifests', 'bundles'],
     doctor: ['store', 'secrets', 'engine', 'sandboxes'],
     rpc: [
       'base',
@@ -134,6 +135,7 @@ export const MODULES = {
       'checks',
       'manifests',
       'bundles',
+      'moves',
     ],
     daemon: [
       ...[
@@ -161,6 +163,7 @@ export const MODULES = {
         'checks',
         'manifests',
         'bundles',
+        'moves',
         'doctor',
         'rpc',
       ],

@@ -80,6 +80,11 @@ export const FAILPOINTS = [
   'artifact.after-file',
   'artifact.after-row',
   'artifact.after-removal',
+  'move.after-hold',
+  'move.after-release',
+  'move.after-activate',
+  'move.after-finish',
+  'move.after-withdrawal',
   'review.after-intent',
   'review.after-file',
 ] as const;

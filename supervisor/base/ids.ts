@@ -18,7 +18,8 @@ export type IdKind =
   | 'art'
   | 'chk'
   | 'setup'
-  | 'cmt';
+  | 'cmt'
+  | 'mov';
 
 /** Creates ids: a kind and 80 random bits in lower-case base32. */
 export interface Ids {

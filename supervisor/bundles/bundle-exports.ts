@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { BUNDLE_CHUNK_BYTES } from '../../protocol/bundles.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Home } from '../store/home.ts';
@@ -45,13 +46,17 @@ export class BundleExports {
     this.#options = options;
   }
 
-  /** The caller ends it with `close`. Errors: those of `BundleWriter`. */
-  async begin(request: ExportRequest, key: HostKey): Promise<BundleExport> {
+  /** The caller ends it with `close`. `onEnd` gets the SHA-256 of all bytes before the last ones are read. Errors: those of `BundleWriter`. */
+  async begin(
+    request: ExportRequest,
+    key: HostKey,
+    onEnd: (sha256: string) => void = () => undefined,
+  ): Promise<BundleExport> {
     const controller = new AbortController();
     const writer = new BundleWriter({ ...this.#options, key });
     const plan = await writer.measure(this.#plan(request, key), controller.signal);
     const { store, release } = await holdStore(this.#options.stores, request.snapshot.lineage);
-    return new BundleExport(writer.write(plan, store, controller.signal), () => {
+    return new BundleExport(hashed(writer.write(plan, store, controller.signal), onEnd), () => {
       controller.abort(new HoldfastError('cancelled', 'The export was cancelled'));
       release();
     });
@@ -153,6 +158,18 @@ export class BundleExport {
     this.#release();
     await this.#bytes.return?.().catch(() => undefined);
   }
+}
+
+async function* hashed(
+  parts: AsyncIterable<Buffer>,
+  onEnd: (sha256: string) => void,
+): AsyncGenerator<Buffer> {
+  const hash = createHash('sha256');
+  for await (const part of parts) {
+    hash.update(part);
+    yield part;
+  }
+  onEnd(hash.digest('hex'));
 }
 
 function toSnapshot(row: SnapshotRow): BundleSnapshot {

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { statfs } from 'node:fs/promises';
 import { constants, createZstdDecompress } from 'node:zlib';
 import { HoldfastError } from '../../protocol/errors.ts';
@@ -104,6 +105,7 @@ export class BundleImport {
   readonly #read: Promise<void>;
   #failure: HoldfastError | null = null;
   #contentBytes = 0;
+  readonly #hash = createHash('sha256');
   #isOver = false;
 
   constructor(
@@ -134,6 +136,7 @@ export class BundleImport {
   /** Resolves when more bytes can be taken. Errors: those of `BundleReader`; then the import is over. */
   async append(bytes: Buffer): Promise<void> {
     this.#throwIfFailed();
+    this.#hash.update(bytes);
     // The caller reuses its buffer.
     if (this.#decompression.write(Buffer.from(bytes))) {
       this.#throwIfFailed();
@@ -149,10 +152,10 @@ export class BundleImport {
   }
 
   /**
-   * Makes the session. Either all of it exists afterwards, or nothing. `around` is given what writes the rows, and may put more into
-   * its transaction.
+   * Makes the session. Either all of it exists afterwards, or nothing. `around` is given what writes the rows and the SHA-256 of the
+   * file, and may put more into its transaction.
    */
-  async commit(around: (insert: () => Imported) => Imported): Promise<Imported> {
+  async commit(around: (insert: () => Imported, sha256: string) => Imported): Promise<Imported> {
     try {
       this.#throwIfFailed();
       this.#decompression.end();
@@ -164,10 +167,13 @@ export class BundleImport {
       await failpoint('import.after-publish');
       const { profile, name, isOwn } = this.#request;
       const target = { sessionId: this.#sessionId, profile, name, isOwn, artifact: ARTIFACT };
-      const imported = around(() => ({
-        ...this.#options.sessionImport.insert(bundle, target),
-        bundle,
-      }));
+      const imported = around(
+        () => ({
+          ...this.#options.sessionImport.insert(bundle, target),
+          bundle,
+        }),
+        this.#hash.digest('hex'),
+      );
       await this.#end(true);
       await failpoint('import.after-row');
       return imported;

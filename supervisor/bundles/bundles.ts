@@ -43,9 +43,17 @@ const CommittedSchema = z.object({
   imported: z.string().transform((text) => ImportedSessionSchema.parse(JSON.parse(text))),
 });
 
+/** A session that arrives held: nothing may use it yet. */
+export interface HeldArrival {
+  /** Part of the transaction that makes the session. An error undoes it. */
+  readonly onInsert: (imported: Imported, sha256: string) => void;
+}
+
 interface Open {
   readonly owner: object;
-  readonly what: { readonly export: BundleExport } | { readonly import: BundleImport };
+  readonly what:
+    | { readonly export: BundleExport }
+    | { readonly import: BundleImport; readonly arrival: HeldArrival | undefined };
   /** The last call, which the next one waits for. */
   last: Promise<unknown>;
   idle: NodeJS.Timeout;
@@ -86,6 +94,19 @@ export class Bundles {
     return await this.#export(session, snapshot, false, owner);
   }
 
+  /**
+   * Exports a session that nothing uses, as it is, with a snapshot of all its files. `onEnd` gets the SHA-256 of the file before its
+   * last bytes are returned.
+   */
+  async exportHeld(
+    session: SessionRow,
+    snapshot: SnapshotRow,
+    owner: object,
+    onEnd: (sha256: string) => void,
+  ): Promise<string> {
+    return (await this.#export(session, snapshot, true, owner, onEnd)).bundle;
+  }
+
   /** The next bytes. At the end the export is over. */
   async read(bundle: string, owner: object): Promise<{ bytes: Buffer; end: boolean }> {
     return await this.#call(bundle, owner, async ({ what }) => {
@@ -100,12 +121,13 @@ export class Bundles {
   async beginImport(
     { profile, name, key }: { profile: string; name?: string | undefined; key?: string | undefined },
     owner: object,
+    arrival?: HeldArrival,
   ): Promise<string> {
     this.#options.profiles.getOrThrow(profile);
     return await this.#begin(owner, async () => {
       const own = this.#openKey().keyId;
       const request = { profile, name, key: key ?? own, isOwn: (key ?? own) === own };
-      return { import: await this.#options.imports.begin(request) };
+      return { import: await this.#options.imports.begin(request), arrival };
     });
   }
 
@@ -126,7 +148,7 @@ export class Bundles {
       if (!('import' in what)) throw ended('it is an export');
       // It goes on when its connection ends.
       this.#forget(bundle);
-      return this.#commit(what.import, opId);
+      return this.#commit(what.import, what.arrival, opId);
     });
     if (opId === undefined) return await committing;
     this.#committing.set(opId, committing);
@@ -137,20 +159,27 @@ export class Bundles {
     }
   }
 
-  async #commit(arriving: BundleImport, opId: string | undefined): Promise<ImportedSession> {
+  async #commit(
+    arriving: BundleImport,
+    arrival: HeldArrival | undefined,
+    opId: string | undefined,
+  ): Promise<ImportedSession> {
     const { operations, hydration, onImported } = this.#options;
     const ownKey = this.#openKey().keyId;
-    const imported = await arriving.commit((insert) => {
+    const imported = await arriving.commit((insert, sha256) => {
       let inserted: Imported | undefined;
       operations.runOnce(opId, COMMIT, () => {
         inserted = insert();
+        arrival?.onInsert(inserted, sha256);
         return { imported: JSON.stringify(summaryOf(inserted, ownKey)) };
       });
       if (inserted === undefined) throw new HoldfastError('conflict', 'The session was imported already');
       return inserted;
     });
-    hydration.start(imported.row.id);
-    onImported(imported.row.id);
+    if (arrival === undefined) {
+      hydration.start(imported.row.id);
+      onImported(imported.row.id);
+    }
     return summaryOf(imported, ownKey);
   }
 
@@ -172,10 +201,11 @@ export class Bundles {
     snapshot: SnapshotRow,
     isNow: boolean,
     owner: object,
+    onEnd?: (sha256: string) => void,
   ): Promise<{ bundle: string; snapshot: SnapshotRow; keyId: string }> {
     const key = this.#openKey();
     const bundle = await this.#begin(owner, async () => ({
-      export: await this.#options.exports.begin({ session, snapshot, isNow }, key),
+      export: await this.#options.exports.begin({ session, snapshot, isNow }, key, onEnd),
     }));
     return { bundle, snapshot, keyId: key.keyId };
   }

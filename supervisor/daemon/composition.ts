@@ -27,6 +27,11 @@ import { BundleExports } from '../bundles/bundle-exports.ts';
 import { BundleImports } from '../bundles/bundle-imports.ts';
 import { Bundles } from '../bundles/bundles.ts';
 import { SessionImport } from '../bundles/session-import.ts';
+import { Arrivals } from '../moves/arrivals.ts';
+import { Departures } from '../moves/departures.ts';
+import { type HostKey, openHostKey } from '../manifests/host-key.ts';
+import { SessionGate } from '../sessions/session-gate.ts';
+import { MoveRows } from '../store/moves.ts';
 import { Checks } from '../checks/checks.ts';
 import { sandboxOwner } from '../engine/sandbox-owner.ts';
 import { changedPaths } from '../handoff/changed-files.ts';
@@ -198,6 +203,10 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
     running: (sessionId) => sandboxes.activeWork.count(sessionId),
     beforeMade: (session, made) => manifests.prepare(session, made),
   });
+  const moves = createMoves(
+    { ...storage, ...sandboxes, ...snapshots, ...agents, ...sessions, ...bundles },
+    log,
+  );
   return {
     ...storage,
     ...network,
@@ -218,6 +227,7 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
       ...review,
       automaticManifests,
       ...bundles,
+      ...moves,
     }),
     handoffs,
     promotedArtifacts: new PromotedArtifacts({
@@ -232,6 +242,7 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
     manifests,
     automaticManifests,
     ...bundles,
+    ...moves,
     profileService: createProfiles({ ...storage, ...network, ...sessions }, program, log),
     deletedSessions: new DeletedSessionContents({ ...storage, log: log.child('history') }),
     clients: new ClientNames(),
@@ -372,6 +383,9 @@ function createSandboxes(below: Storage & Network, log: Log) {
     seeding,
     beforeSidecarEnds,
   });
+  const moveRows = new MoveRows(database);
+  const gate = new SessionGate(moveRows);
+  lifecycle.beforeUse.add(async (sessionId) => gate.requireNotHeld(sessionId));
   lifecycle.beforeUse.add((sessionId) => freezing.thawIfLeftFrozen(sessionId));
   const agentSweep = new AgentSweep({
     engine,
@@ -452,6 +466,8 @@ function createSandboxes(below: Storage & Network, log: Log) {
     seeding,
     scanCaches,
     beforeSidecarEnds,
+    moveRows,
+    gate,
     lifecycle,
     access,
     /** For everything that a snapshot may hold. */
@@ -863,6 +879,28 @@ function createBundles(below: Storage & Sandboxes & SnapshotLayer & SessionLayer
     onImported: (sessionId) => idleTimer.reschedule(sessionId),
   });
   return { bundles, bundleImports };
+}
+
+/** Sessions on their way from and to other homes. */
+function createMoves(
+  below: Storage & Sandboxes & SnapshotLayer & Agents & SessionLayer & ReturnType<typeof createBundles>,
+  log: Log,
+) {
+  const { home, moveRows: rows, sessionService, idleTimer, removal } = below;
+  let opened: HostKey | null = null;
+  const hostKey = (): HostKey => (opened ??= openHostKey(home.hostKey));
+  const own = { ...below, rows, key: hostKey, log: log.child('moves') };
+  const departures = new Departures(own);
+  const arrivals = new Arrivals({
+    ...own,
+    view: (row) => sessionService.view(row),
+    onActive: (sessionId) => idleTimer.reschedule(sessionId),
+  });
+  removal.sessionDeleted.on(({ id }) => {
+    departures.handleDeleted(id);
+    arrivals.handleDeleted(id);
+  });
+  return { departures, arrivals, hostKey };
 }
 
 function createProfiles(below: Storage & Network & SessionLayer, program: Program, log: Log) {

@@ -12,6 +12,8 @@ import { searchHandlers } from '../rpc/handlers/search.ts';
 import { watchHandlers } from '../rpc/handlers/watch.ts';
 import { reviewHandlers } from '../rpc/handlers/review.ts';
 import { bundleHandlers } from '../rpc/handlers/bundle.ts';
+import { moveHandlers } from '../rpc/handlers/move.ts';
+import { guardHeldSessions } from '../rpc/held-sessions.ts';
 import { snapshotHandlers } from '../rpc/handlers/snapshot.ts';
 import { checkHandlers } from '../rpc/handlers/check.ts';
 import { artifactHandlers } from '../rpc/handlers/artifact.ts';
@@ -50,7 +52,7 @@ export function createHandlers(
   const garbage = new GarbageCollector(services, log.child('gc'));
   const doctor = new Doctor({ ...services, program, damage: null });
   const sessionId = (reference: string): string => sessionService.find(reference).id;
-  return {
+  const table: HandlerTable = {
     ping: () => ({}),
     'supervisor/status': () =>
       supervisorStatus(services, program, {
@@ -95,6 +97,7 @@ export function createHandlers(
     ...searchHandlers<ClientPeer>({ connections: watchConnections, sessionId }),
     ...snapshotHandlers<ClientPeer>({ ...services, sessions: sessionService, service: snapshotService }),
     ...bundleHandlers<ClientPeer>({ ...services, sessions: sessionService, snapshots: snapshotService }),
+    ...moveHandlers<ClientPeer>({ ...services, homeId: services.home.id }),
     ...conversationHandlers<ClientPeer>({
       ...services,
       reader: services.conversationReader,
@@ -127,6 +130,10 @@ export function createHandlers(
       service: sessionService,
     }),
   };
+  return guardHeldSessions(table, {
+    gate: services.gate,
+    find: (reference) => sessionService.find(reference),
+  });
 
   async function stopSandboxes(): Promise<number> {
     const stopped = await sessionService.stopAll();

@@ -22,6 +22,7 @@ import type { Permissions } from '../agents/permissions.ts';
 import type { Execs } from '../terminals/execs.ts';
 import type { Terminals } from '../terminals/terminals.ts';
 import type { Bundles } from '../bundles/bundles.ts';
+import type { Departures } from '../moves/departures.ts';
 import type { TurnQueue } from '../turns/turn-queue.ts';
 import type { StorageLimitGroup } from '../workspace/storage-limit-group.ts';
 import type { StorageLimits } from '../workspace/storage-limits.ts';
@@ -40,6 +41,7 @@ export interface SessionRuntimeOptions {
   readonly idleTimer: IdleTimer;
   readonly snapshotService: SnapshotService;
   readonly bundles: Pick<Bundles, 'close'>;
+  readonly departures: Pick<Departures, 'recover'>;
   readonly turnSnapshots: TurnSnapshots;
   readonly comparisons: Comparisons;
   readonly reviewTexts: TextComparison;
@@ -80,7 +82,7 @@ export class SessionRuntime {
     queue.recover();
     terminals.recover();
     await reconciler.start();
-    background.add(interruptedWork.finish());
+    background.add(interruptedWork.finish().then(() => this.#services.departures.recover()));
     background.add(this.#services.conversations.start());
     drainedSessions.recover();
     idleTimer.start();

@@ -4,11 +4,13 @@ import type { Hydration } from '../snapshots/hydration.ts';
 import type { RestoreIntents } from '../snapshots/restore-intents.ts';
 import type { SidecarAccess } from '../workspace/sidecar-access.ts';
 import type { Removal } from './removal.ts';
+import type { SessionGate } from './session-gate.ts';
 
 export interface InterruptedWorkOptions {
   readonly removal: Removal;
   readonly restoreIntents: RestoreIntents;
   readonly hydration: Hydration;
+  readonly gate: Pick<SessionGate, 'stateOf'>;
   readonly access: SidecarAccess;
   readonly log: Log;
 }
@@ -23,9 +25,11 @@ export class InterruptedWork {
 
   /** Work that cannot be finished now is retried when the session is used next. */
   async finish(): Promise<void> {
-    const { removal, restoreIntents, hydration, access, log } = this.#options;
+    const { removal, restoreIntents, hydration, gate, access, log } = this.#options;
     await removal.recover();
     for (const sessionId of restoreIntents.sessionIds()) {
+      // One that moves gets its files where it lives in the end.
+      if (gate.stateOf(sessionId) !== null) continue;
       if (restoreIntents.pendingHydration(sessionId) !== null) {
         hydration.start(sessionId);
         continue;

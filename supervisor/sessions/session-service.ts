@@ -19,6 +19,7 @@ import type { TurnQueue } from '../turns/turn-queue.ts';
 import type { Forks } from './forks.ts';
 import type { Removal, Removed } from './removal.ts';
 import type { SessionCreation } from './session-creation.ts';
+import type { SessionGate } from './session-gate.ts';
 import type { SessionViews } from './session-views.ts';
 import type { Resumed, ResumeRequest, SessionResume } from './session-resume.ts';
 import { workspaceSpec } from '../sandboxes/sandbox-spec.ts';
@@ -44,6 +45,7 @@ export interface SessionServiceOptions {
   readonly snapshotService: SnapshotService;
   readonly hydration: Hydration;
   readonly maintenance: Pick<SnapshotMaintenance, 'usage'>;
+  readonly gate: Pick<SessionGate, 'movedError' | 'stateOf'>;
   /** Ends every turn, exec and terminal of a session. */
   readonly drain: (sessionId: string, why: string) => Promise<void>;
 }
@@ -66,8 +68,20 @@ export class SessionService {
     this.#options = options;
   }
 
+  /** Errors: `not_found`, which says where a session has moved; `ambiguous_name`. */
   find(ref: string): SessionRow {
-    return this.#options.sessions.find(ref);
+    const { sessions, gate } = this.#options;
+    let row: SessionRow;
+    try {
+      row = sessions.find(ref);
+    } catch (error) {
+      const isGone = error instanceof HoldfastError && error.code === 'not_found';
+      throw (isGone ? gate.movedError(ref) : null) ?? error;
+    }
+    // Its workspace is about to be deleted.
+    const left = gate.stateOf(row.id)?.state === 'left' ? gate.movedError(row.id) : null;
+    if (left !== null) throw left;
+    return row;
   }
 
   /**
@@ -77,7 +91,7 @@ export class SessionService {
   findOrDefault(ref: string): SessionRow {
     const { sessions, profiles } = this.#options;
     try {
-      return sessions.find(ref);
+      return this.find(ref);
     } catch (error) {
       const profile = ProfileNameSchema.safeParse(ref).success ? profiles.get(ref) : null;
       if (!(error instanceof HoldfastError) || error.code !== 'not_found' || profile === null) throw error;

@@ -1,10 +1,12 @@
 import type { HydrationState, Session } from '../../protocol/entities.ts';
+import type { SessionMove } from '../../protocol/move-state.ts';
 import { isoTime } from '../base/iso-time.ts';
 import type { SessionRow } from '../store/sessions.ts';
 
 /** The state of a session that is not in its row. */
 export interface DerivedSessionState {
   readonly hydration: HydrationState | null;
+  readonly move: SessionMove | null;
   readonly engineReachable: boolean;
   readonly runningTurn: string | null;
   readonly queuedTurns: number;

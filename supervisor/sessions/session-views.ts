@@ -7,6 +7,7 @@ import type { PermissionRows } from '../store/permissions.ts';
 import type { Turns } from '../store/turns.ts';
 import { idleTimes } from '../sandboxes/idle-plan.ts';
 import { PROMPT_CHARACTERS, toSingleLine } from '../base/single-line.ts';
+import type { SessionGate } from './session-gate.ts';
 import { sessionView } from './session-view.ts';
 
 export interface SessionViewsOptions {
@@ -18,6 +19,7 @@ export interface SessionViewsOptions {
   readonly engine: Pick<Engine, 'status'>;
   /** The hydration of the session's workspace; null when its files are all there. */
   readonly hydrationOf: (sessionId: string) => HydrationState | null;
+  readonly gate: Pick<SessionGate, 'stateOf'>;
 }
 
 interface UnfinishedTurns {
@@ -78,6 +80,7 @@ export class SessionViews {
       {
         engineReachable,
         hydration: row.status === 'deleted' ? null : this.#options.hydrationOf(row.id),
+        move: this.#options.gate.stateOf(row.id),
         runningTurn: turns.running,
         queuedTurns: turns.queued,
         waiting: turns.waiting,

@@ -8,6 +8,7 @@ import type { StorageLimitGroup } from '../workspace/storage-limit-group.ts';
 import type { StorageLimits } from '../workspace/storage-limits.ts';
 import type { SessionCreation } from './session-creation.ts';
 import type { Removal } from './removal.ts';
+import type { SessionGate } from './session-gate.ts';
 import type { TurnQueue } from '../turns/turn-queue.ts';
 
 export interface TurnRequest {
@@ -37,6 +38,7 @@ export interface TurnRequestsOptions {
   readonly limits: Pick<StorageLimits, 'requireSpace'>;
   readonly sandboxLimits: Pick<StorageLimitGroup, 'requireSpace'>;
   readonly removal: Pick<Removal, 'isDeleting'>;
+  readonly gate: Pick<SessionGate, 'requireOpen'>;
   /** Starts to unpause a session. */
   readonly beginThaw: (sessionId: string) => void;
 }
@@ -62,6 +64,7 @@ export class TurnRequests {
       // Looked up again: another request may have created the session, or it was deleted while it was measured.
       const row = this.#find(request) ?? this.#create(request);
       this.#requireNotDeleting(row);
+      this.#options.gate.requireOpen(row.id, row.name);
       const { config } = profiles.getOrThrow(row.profile);
       const { input, timeoutMs, attachments } = request;
       return { turnId: queue.enqueue(row, config, input, timeoutMs, attachments).id };

@@ -22,6 +22,7 @@ import { eventSpans } from './021-event-spans.ts';
 import { restoreEvents } from './022-restore-events.ts';
 import { promotedArtifacts } from './023-promoted-artifacts.ts';
 import { attachments } from './024-attachments.ts';
+import { moves } from './025-moves.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -55,4 +56,5 @@ export const MIGRATIONS: readonly Migration[] = [
   restoreEvents,
   promotedArtifacts,
   attachments,
+  moves,
 ];

@@ -3,6 +3,7 @@ import { FAILPOINTS, type FailpointName } from '../../../supervisor/base/failpoi
 import { agentTurnScenario } from './agents.ts';
 import { artifactRemovalScenario, artifactScenario } from './artifacts.ts';
 import { importScenario } from './bundles.ts';
+import { moveScenario } from './moves.ts';
 import { deployScenario, setupScenario, undeployScenario } from './profiles.ts';
 import { handoverScenario } from './programs.ts';
 import { reviewScenario } from './reviews.ts';
@@ -97,6 +98,11 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'artifact.after-file': artifactScenario,
   'artifact.after-row': artifactScenario,
   'artifact.after-removal': artifactRemovalScenario,
+  'move.after-hold': moveScenario,
+  'move.after-release': moveScenario,
+  'move.after-activate': moveScenario,
+  'move.after-finish': moveScenario,
+  'move.after-withdrawal': moveScenario,
   'review.after-intent': reviewScenario,
   'review.after-file': reviewScenario,
 };
@@ -129,6 +135,7 @@ const PARTS: Record<Operation, ScenarioGroup> = {
   restore: 'snapshots',
   fork: 'snapshots',
   import: 'snapshots',
+  move: 'sessions',
   review: 'snapshots',
   artifact: 'snapshots',
 };

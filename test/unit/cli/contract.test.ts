@@ -37,6 +37,7 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
     ...['--name', '--pin', '--unpin', '--star', '--unstar', '--archive', '--unarchive', '--tag', '--model'],
   ],
   ['session delete', '<session>', '--force'],
+  ['session move', '<session>', '--to', '--name', '--profile', '--wait', '--abort'],
   ['session events', '<session>', '--after', '--follow', '--type', '--no-pager'],
   ['memory show', '<session>'],
   ['memory set', '<session> [text]'],
@@ -116,7 +117,6 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
 /** Commands that later versions will have: until then they fail with `not_supported`. */
 const PLANNED: readonly string[] = [
   'session undelete default',
-  'session move default --to far',
   'secret login preset',
   'retention plan',
   'retention apply',

@@ -20,6 +20,7 @@ export function session(more: Partial<Session>): Session {
     workspaceBytes: null,
     backing: 'directory',
     hydration: null,
+    move: null,
     engineReachable: true,
     runningTurn: null,
     queuedTurns: 0,

@@ -64,6 +64,8 @@ const READING: readonly MethodName[] = [
   'check/list',
   'review/blame',
   'review/comments',
+  'move/identity',
+  'move/look',
 ];
 
 /** Methods that change something and leave the same state when the same parameters are sent again, and why. */
@@ -85,6 +87,12 @@ const IDEMPOTENT: Readonly<Partial<Record<MethodName, string>>> = {
   'review/tree': 'the same decisions give the same tree',
   'artifact/remove': 'a removed artifact stays removed',
   'handoff/record': 'a step of a handoff is recorded once',
+  'move/begin': 'a session that moves goes on with its move',
+  'move/release': 'a session that was let go of has a receipt',
+  'move/activate': 'a session that lives is left as it is',
+  'move/finish': 'what was deleted stays deleted',
+  'move/abort': 'a move that was given up stays so',
+  'move/discard': 'what was deleted stays deleted',
 };
 
 function methodsWith(repeat: ClientMethodShape['repeat']): string[] {

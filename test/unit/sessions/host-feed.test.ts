@@ -37,6 +37,7 @@ function given(limits: { maxOccurrences?: number; maxStates?: number } = {}) {
     events,
     engine,
     hydrationOf: () => null,
+    gate: { stateOf: () => null },
   });
   const feed = new HostFeed({ epoch: EPOCH, sessions, profiles, views, engine, ...limits });
   sessions.changed.on((id) => feed.reportSession(id));

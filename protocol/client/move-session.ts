@@ -1,0 +1,247 @@
+import { HoldfastError } from '../errors.ts';
+import type { MethodName, Params, Result } from '../methods.ts';
+import type { Arrival, Departure } from '../moves.ts';
+import type { CallOptions, CallResult, Progress } from '../wire/shapes.ts';
+
+/** What one message carries: keystrokes of other clients on the same connection wait for no more. */
+const PART_BYTES = 64 * 1024;
+/** Parts on their way at once, so that a slow network is used. */
+const PARTS_AHEAD = 16;
+/** The bytes of a session are sent again from the beginning when a connection breaks in between. */
+const ATTEMPTS = 5;
+const RETRY_MS = 1000;
+const WAIT_MS = 1000;
+
+interface Caller {
+  call<M extends MethodName>(method: M, params: Params<M>, options?: CallOptions): Promise<Result<M>>;
+  callWithBytes<M extends MethodName>(
+    method: M,
+    params: Params<M>,
+    options?: CallOptions,
+  ): Promise<CallResult<Result<M>>>;
+}
+
+/** A host, as the person calls it. */
+export interface MoveHost {
+  readonly client: Caller;
+  readonly name: string;
+}
+
+export interface MoveRequest {
+  readonly source: MoveHost;
+  readonly target: MoveHost;
+  /** Id, name or `profile/name`. */
+  readonly session: string;
+  /** At the target; default: as at the source. */
+  readonly profile?: string | undefined;
+  readonly name?: string | undefined;
+  /** Wait for the session to be idle, rather than fail. */
+  readonly wait?: boolean | undefined;
+  /** Stops between two steps. The move can go on later, or be given up. */
+  readonly signal: AbortSignal;
+  readonly onProgress: (progress: Progress) => void;
+}
+
+export interface Moved {
+  readonly departure: Departure;
+  /** Null if the session was deleted at the target since. */
+  readonly arrival: Arrival;
+  /** Secrets of the source by name, for this profile or for all, that the target has none of. */
+  readonly lacks: readonly string[];
+}
+
+/**
+ * Moves a session between two hosts, or goes on with its move. The session lives at the source until `move/release`, and at the target from
+ * `move/activate`; whoever is cut off or killed in between, the same call again goes on. Errors: those of the methods.
+ */
+export async function moveSession(request: MoveRequest): Promise<Moved> {
+  const { source, target, signal } = request;
+  const stage = (text: string): void => request.onProgress({ stage: text, done: null, of: null, unit: null });
+  stage(`Asking ${target.name}`);
+  const [from, to] = await Promise.all(
+    [source, target].map(({ client }) => client.call('move/identity', {}, { signal })),
+  );
+  if (from === undefined || to === undefined) throw new RangeError('two hosts have two identities');
+  stage('Stopping the session');
+  const begun = await begin(request, to);
+  const place = {
+    offer: begun.offer,
+    publicKey: begun.publicKey,
+    profile: request.profile ?? begun.profile,
+    name: request.name ?? begun.name,
+  };
+  const arrived = await bring(request, begun, place);
+  const lacks = await missingSecrets(request, place.profile);
+  stage('Letting go of the session');
+  const departure = begun.receipt === null ? await release(request, begun, arrived) : begun;
+  stage(`Starting the session on ${target.name}`);
+  if (departure.receipt === null) throw new RangeError('what is released has a receipt');
+  const arrival = await target.client.call(
+    'move/activate',
+    { move: begun.move, receipt: departure.receipt },
+    // Nothing is gained by stopping here: the session lives nowhere until this has answered.
+    {},
+  );
+  stage('Removing what is left');
+  const { activation } = arrival;
+  // It lives there in any case. What is left here goes when the move is repeated.
+  if (activation !== null && departure.state !== 'finished')
+    await source.client.call('move/finish', { move: begun.move, activation }, {}).catch(() => undefined);
+  return { departure, arrival, lacks };
+}
+
+/** Keeps a session at its source. `discarded`: what had arrived at the target is gone; null: the target was not asked. */
+export async function abortMove(
+  source: MoveHost,
+  session: string,
+  findTarget: (home: string) => MoveHost | null,
+): Promise<{ readonly to: string; readonly discarded: boolean | null }> {
+  const { move, to, withdrawal } = await source.client.call('move/abort', { session });
+  const target = findTarget(to.home);
+  if (target === null) return { to: to.name, discarded: null };
+  try {
+    const { discarded } = await target.client.call('move/discard', { move, withdrawal });
+    return { to: target.name, discarded };
+  } catch {
+    return { to: target.name, discarded: null };
+  }
+}
+
+async function begin(
+  { source, target, session, wait, signal, onProgress }: MoveRequest,
+  to: Result<'move/identity'>,
+): Promise<Departure> {
+  for (;;) {
+    try {
+      const { home, publicKey } = to;
+      return await source.client.call(
+        'move/begin',
+        { session, to: { home, publicKey, name: target.name } },
+        { signal, onProgress },
+      );
+    } catch (error) {
+      const isBusy =
+        error instanceof HoldfastError && error.code === 'conflict' && error.details?.['live'] !== undefined;
+      if (wait !== true || !isBusy) throw error;
+      onProgress({ stage: `Waiting: ${error.why ?? error.message}`, done: null, of: null, unit: null });
+      await pause(WAIT_MS, signal);
+    }
+  }
+}
+
+type Place = Params<'move/look'>;
+
+/** The session is at the target, complete and held. */
+async function bring(request: MoveRequest, begun: Departure, place: Place): Promise<Arrival> {
+  const { target, signal } = request;
+  for (let attempt = 1; ; attempt += 1) {
+    // What was sent is complete, or nothing of it is there.
+    const found = await target.client.call('move/look', place, { signal });
+    if (found.state !== 'unknown') return found;
+    if (begun.state !== 'leaving')
+      throw new HoldfastError('not_found', `Session ${begun.name} is not on ${target.name}`, {
+        why: `it was let go of for ${begun.to.name}, and nothing of it is there`,
+        next: 'if that machine was set up anew, make a session of the last snapshot with `holdfast snapshot fork`',
+      });
+    try {
+      await send(request, begun, place);
+    } catch (error) {
+      const isCut =
+        error instanceof HoldfastError &&
+        ['connection_closed', 'shutting_down', 'interrupted', 'overloaded'].includes(error.code);
+      if (!isCut || attempt === ATTEMPTS || signal.aborted) throw error;
+      await pause(RETRY_MS * attempt, signal);
+    }
+  }
+}
+
+async function send(request: MoveRequest, { move }: Departure, place: Place): Promise<void> {
+  const { source, target, signal, onProgress } = request;
+  const { bundle: leaving } = await source.client.call('move/export', { move }, { signal });
+  try {
+    const { bundle: arriving } = await target.client.call(
+      'move/import',
+      { ...place, from: source.name },
+      { signal },
+    );
+    try {
+      await pump(request, leaving, arriving);
+      onProgress({ stage: `Checking it on ${target.name}`, done: null, of: null, unit: null });
+      await target.client.call('bundle/commit', { bundle: arriving }, { signal });
+    } catch (error) {
+      // The end of the connection aborts it as well.
+      await target.client.call('bundle/abort', { bundle: arriving }).catch(() => undefined);
+      throw error;
+    }
+  } finally {
+    await source.client.call('bundle/abort', { bundle: leaving }).catch(() => undefined);
+  }
+}
+
+/** Copies the bytes: at most a window of them is on its way. */
+async function pump(
+  { source, target, signal, onProgress }: MoveRequest,
+  leaving: string,
+  arriving: string,
+): Promise<void> {
+  const sent: Promise<unknown>[] = [];
+  let done = 0;
+  for (;;) {
+    const {
+      result,
+      bytes,
+      release: free,
+    } = await source.client.callWithBytes('bundle/read', { bundle: leaving }, { signal });
+    for (let at = 0; at < bytes.length; at += PART_BYTES) {
+      if (sent.length >= PARTS_AHEAD) await sent.shift();
+      const part = Buffer.from(bytes.subarray(at, at + PART_BYTES));
+      const sending = target.client.call('bundle/append', { bundle: arriving }, { bytes: part, signal });
+      // The first failure is reported when its turn comes.
+      sending.catch(() => undefined);
+      sent.push(sending);
+      done += part.length;
+      onProgress({ stage: `Sending it to ${target.name}`, done, of: null, unit: 'bytes' });
+    }
+    free();
+    if (result.end) break;
+  }
+  for (const one of sent) await one;
+}
+
+async function release(request: MoveRequest, begun: Departure, arrived: Arrival): Promise<Departure> {
+  const { acceptance, state } = arrived;
+  if (acceptance === null)
+    throw new HoldfastError('conflict', `Session ${begun.name} is not moved`, {
+      why: `what had arrived on ${request.target.name} ${state === 'active' ? 'lives there already' : 'was deleted there'}`,
+      next: `give the move up with \`holdfast session move ${begun.sessionId} --abort\`, and begin again`,
+    });
+  request.signal.throwIfAborted();
+  return await request.source.client.call('move/release', { move: begun.move, acceptance }, {});
+}
+
+async function missingSecrets({ source, target }: MoveRequest, profile: string): Promise<string[]> {
+  const [here, there] = await Promise.all(
+    [source, target].map(async ({ client }) => (await client.call('secret/list', {})).secrets),
+  );
+  const known = new Set(
+    (there ?? []).filter((one) => one.profile === null || one.profile === profile).map(({ name }) => name),
+  );
+  const names = (here ?? [])
+    .filter((one) => one.profile === null || one.profile === profile)
+    .flatMap(({ name }) => (known.has(name) ? [] : [name]));
+  return [...new Set(names)];
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(end, ms);
+    function end(): void {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', end);
+      resolve();
+    }
+    signal.addEventListener('abort', end, { once: true });
+  });
+  signal.throwIfAborted();
+}

@@ -1,0 +1,294 @@
+import { randomBytes } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
+import type { Envelope } from '../../../protocol/manifest.ts';
+import { randomIds } from '../../../supervisor/base/ids.ts';
+import { type HostKey, openHostKey } from '../../../supervisor/manifests/host-key.ts';
+import { Arrivals } from '../../../supervisor/moves/arrivals.ts';
+import { Departures } from '../../../supervisor/moves/departures.ts';
+import { readStep, signStep } from '../../../supervisor/moves/move-statements.ts';
+import { SessionGate } from '../../../supervisor/sessions/session-gate.ts';
+import { MoveRows } from '../../../supervisor/store/moves.ts';
+import { bundleHome, SNAPSHOT, sessionWithEverything } from '../../fixtures/bundles/bundle-home.ts';
+import { folder, type ModelTree, plainFile } from '../../fixtures/snapshots/model-tree.ts';
+import { rejectedError } from '../../fixtures/store/temporary-home.ts';
+
+const OWNER = {};
+const TREE: ModelTree = new Map([
+  ['', folder()],
+  ['a', plainFile(Buffer.from('one'))],
+]);
+
+/** A home that takes part in moves: with real rows, stores and signatures, and without an engine. */
+function movingHome() {
+  const at = bundleHome();
+  const rows = new MoveRows(at.database);
+  const gate = new SessionGate(rows);
+  const key = (): HostKey => openHostKey(at.home.hostKey);
+  const deleted: string[] = [];
+  const work = { live: 0 };
+  const own = { ...at, rows, gate, key, ids: randomIds, log: { warn: () => undefined } };
+  const removal = {
+    deleteSession: (id: string) => {
+      at.sessions.update(id, { status: 'deleted', deletedAt: 1 });
+      deleted.push(id);
+      return Promise.resolve();
+    },
+  };
+  const departures = new Departures({
+    ...own,
+    removal,
+    permissionRows: { countWaitingOf: () => 0 },
+    activeWork: {
+      requireIdle: () => {
+        if (work.live > 0) throw new Error('it runs');
+      },
+    },
+    sessionService: {
+      find: (reference: string) => at.sessions.find(reference),
+      stop: (row: never) => Promise.resolve(row),
+    },
+    snapshotService: {
+      create: () => Promise.resolve({ row: at.snapshots.getOrThrow(SNAPSHOT), created: false }),
+      find: (id: string) => at.snapshots.getOrThrow(id),
+    },
+  } as never);
+  const arrivals = new Arrivals({
+    ...own,
+    removal,
+    profiles: { getOrThrow: () => ({ name: 'counter' }) },
+    hydration: { start: (id: string) => void at.started.push(id) },
+    view: (row: { id: string; name: string }) => row,
+    onActive: () => undefined,
+  } as never);
+  return { ...at, rows, gate, key, departures, arrivals, deleted, work };
+}
+type MovingHome = ReturnType<typeof movingHome>;
+
+function place(at: MovingHome) {
+  return { home: at.home.id, publicKey: at.key().publicKey, name: 'far' };
+}
+
+/** The session, held by its home for the target. */
+async function begun(source: MovingHome, target: MovingHome) {
+  const { id } = await sessionWithEverything(source, TREE, TREE);
+  const departure = await source.departures.begin(id, place(target));
+  const { offer, publicKey, profile, name, move } = departure;
+  return { id, move, request: { offer, publicKey, profile, name: name || 'moved' } };
+}
+
+async function bytesOf(source: MovingHome, move: string): Promise<Buffer> {
+  const bundle = await source.departures.export(move, OWNER);
+  const parts: Buffer[] = [];
+  for (;;) {
+    const { bytes, end } = await source.bundles.read(bundle, OWNER);
+    parts.push(bytes);
+    if (end) return Buffer.concat(parts);
+  }
+}
+
+type Request = Parameters<Arrivals['look']>[0];
+
+async function bring(target: MovingHome, request: Request, file: Buffer): Promise<string> {
+  const bundle = await target.arrivals.begin({ ...request, from: 'near' }, OWNER);
+  await target.bundles.append(bundle, OWNER, file);
+  return (await target.bundles.commit(bundle, OWNER, undefined)).sessionId;
+}
+
+/** The session has arrived, and nobody has let go of it. */
+async function arrived() {
+  const [source, target] = [movingHome(), movingHome()];
+  const { id, move, request } = await begun(source, target);
+  const there = await bring(target, request, await bytesOf(source, move));
+  const { acceptance } = target.arrivals.look(request);
+  if (acceptance === null) throw new Error('what has arrived is accepted');
+  return { source, target, id, there, move, request, acceptance };
+}
+
+function signed(envelope: Envelope | null): Envelope {
+  if (envelope === null) throw new Error('the step was not signed');
+  return envelope;
+}
+
+const isHeld = (at: Pick<MovingHome, 'gate'>, id: string): boolean => at.gate.stateOf(id) !== null;
+
+test('a session is held at its source, then at both homes, and lives at the target alone', async () => {
+  const { source, target, id, there, move, acceptance } = await arrived();
+  expect(source.gate.stateOf(id)).toMatchObject({ state: 'leaving', with: { name: 'far' } });
+  expect(target.gate.stateOf(there)).toMatchObject({ state: 'arriving', with: { name: 'near' } });
+  expect(target.started).toEqual([]);
+  expect(() => source.gate.requireOpen(id, 'mine')).toThrow('cannot be used now');
+  const { receipt } = await source.departures.release(move, acceptance);
+  expect(isHeld(source, id)).toBe(true);
+  const { activation } = await target.arrivals.activate(move, signed(receipt));
+  expect(isHeld(target, there)).toBe(false);
+  expect(target.started).toEqual([there]);
+  await source.departures.finish(move, signed(activation));
+  expect(source.deleted).toEqual([id]);
+  expect(source.gate.movedError(id)).toMatchObject({ details: { movedTo: { session: there } } });
+});
+
+test('each step again gives the same, and a session that moved back is another one', async () => {
+  const { source, target, id, there, move, request, acceptance } = await arrived();
+  const again = await source.departures.begin(id, place(target));
+  expect(again.move).toBe(move);
+  const { receipt } = await source.departures.release(move, acceptance);
+  expect((await source.departures.release(move, acceptance)).receipt).toEqual(receipt);
+  expect((await source.departures.begin(id, place(target))).receipt).toEqual(receipt);
+  await target.arrivals.activate(move, signed(receipt));
+  const { activation, state } = await target.arrivals.activate(move, signed(receipt));
+  expect(state).toBe('active');
+  expect(target.started).toEqual([there]);
+  await source.departures.finish(move, signed(activation));
+  await source.departures.finish(move, signed(activation));
+  expect(source.deleted).toEqual([id]);
+  // The bundle again is no second session.
+  await expect(target.arrivals.begin({ ...request, from: 'near' }, OWNER)).rejects.toMatchObject({
+    code: 'already_exists',
+  });
+  // And the receipt of what was deleted since brings nothing back.
+  target.sessions.update(there, { status: 'deleted', deletedAt: 1 });
+  expect(await target.arrivals.activate(move, signed(receipt))).toMatchObject({ session: null });
+});
+
+test('what was given up lives at its source, and can never live at the target', async () => {
+  const { source, target, id, there, move, acceptance } = await arrived();
+  const { withdrawal } = await source.departures.abort(id);
+  expect(isHeld(source, id)).toBe(false);
+  await expect(source.departures.release(move, acceptance)).rejects.toMatchObject({ code: 'conflict' });
+  expect((await source.departures.abort(id)).withdrawal).toEqual(withdrawal);
+  expect(await target.arrivals.discard(move, withdrawal)).toBe(true);
+  expect(target.deleted).toEqual([there]);
+  expect(await target.arrivals.discard(move, withdrawal)).toBe(false);
+  // Another attempt is another move.
+  const next = await source.departures.begin(id, place(target));
+  expect(next.move).not.toBe(move);
+});
+
+test('what was let go of is not given up, and what lives is not discarded', async () => {
+  const { source, target, id, move, acceptance, there } = await arrived();
+  const { receipt } = await source.departures.release(move, acceptance);
+  await expect(source.departures.abort(id)).rejects.toMatchObject({ code: 'conflict' });
+  await target.arrivals.activate(move, signed(receipt));
+  const offered = readStep(
+    (await source.departures.begin(id, place(target))).offer,
+    source.key().publicKey,
+    'offer',
+  );
+  const late = signStep({ ...offered, step: 'withdrawal' }, source.key());
+  await expect(target.arrivals.discard(move, late)).rejects.toMatchObject({ code: 'conflict' });
+  expect(target.sessions.get(there)?.status).not.toBe('deleted');
+});
+
+describe('a hostile home or client', () => {
+  test('cannot let a session live with anything but the receipt of its move', async () => {
+    const { source, target, there, move, request, acceptance } = await arrived();
+    const stranger = openHostKey(`${source.home.hostKey}-2`);
+    const accepted = readStep(acceptance, target.key().publicKey, 'acceptance');
+    const good = { ...accepted, step: 'receipt' as const };
+    const bad: readonly Envelope[] = [
+      request.offer,
+      acceptance,
+      signStep(good, stranger),
+      signStep(good, target.key()),
+      signStep({ ...good, step: 'activation' }, source.key()),
+      signStep({ ...good, bundle: randomBytes(32).toString('hex') }, source.key()),
+      signStep({ ...good, move: 'mov-aaaaaaaaaaaaaaaa' }, source.key()),
+      signStep({ ...good, to: { ...good.to, session: 'ses-zzzzzzzzzzzzzzzz' } }, source.key()),
+      signStep({ ...good, from: { ...good.from, session: 'ses-zzzzzzzzzzzzzzzz' } }, source.key()),
+    ];
+    for (const one of bad) {
+      await expect(target.arrivals.activate(move, one)).rejects.toMatchObject({ code: 'permission_denied' });
+      expect(isHeld(target, there)).toBe(true);
+    }
+    await target.arrivals.activate(move, signStep(good, source.key()));
+    expect(isHeld(target, there)).toBe(false);
+  });
+
+  test('cannot make a home let go without the acceptance of a bundle that it made', async () => {
+    const { source, target, id, move, request, acceptance } = await arrived();
+    const accepted = readStep(acceptance, target.key().publicKey, 'acceptance');
+    const bad: readonly Envelope[] = [
+      request.offer,
+      signStep(accepted, source.key()),
+      signStep({ ...accepted, bundle: null }, target.key()),
+      signStep({ ...accepted, bundle: 'a'.repeat(64) }, target.key()),
+      signStep({ ...accepted, to: { ...accepted.to, session: null } }, target.key()),
+      signStep({ ...accepted, move: 'mov-aaaaaaaaaaaaaaaa' }, target.key()),
+    ];
+    for (const one of bad)
+      await expect(source.departures.release(move, one)).rejects.toMatchObject({ code: 'permission_denied' });
+    expect(source.gate.stateOf(id)?.state).toBe('leaving');
+  });
+
+  test('cannot bring another session, or bring it to another home', async () => {
+    const [source, target, third] = [movingHome(), movingHome(), movingHome()];
+    const { move, request } = await begun(source, target);
+    const file = await bytesOf(source, move);
+    await expect(third.arrivals.begin({ ...request, from: 'near' }, OWNER)).rejects.toMatchObject({
+      code: 'permission_denied',
+    });
+    const offered = readStep(request.offer, source.key().publicKey, 'offer');
+    const other = signStep(
+      { ...offered, from: { ...offered.from, session: 'ses-zzzzzzzzzzzzzzzz' } },
+      source.key(),
+    );
+    const refusal = await rejectedError(bring(target, { ...request, offer: other }, file));
+    expect(refusal.code).toBe('permission_denied');
+    expect(target.sessions.all()).toEqual([]);
+    // A bundle that another home signed is none of this move.
+    const stolen = { ...request, offer: signStep(offered, third.key()), publicKey: third.key().publicKey };
+    expect((await rejectedError(bring(target, stolen, file))).code).toBe('confirmation_required');
+    expect(target.sessions.all()).toEqual([]);
+    expect(target.rows.target(move)).toBeNull();
+  });
+
+  test('cannot move a session to two homes', async () => {
+    const { source, id } = await arrived();
+    await expect(source.departures.begin(id, place(movingHome()))).rejects.toMatchObject({
+      code: 'conflict',
+    });
+  });
+
+  test('cannot speak about the move of another source with its id', async () => {
+    const { target, request, there } = await arrived();
+    const hostile = movingHome();
+    const offered = readStep(request.offer, request.publicKey, 'offer');
+    const forged = {
+      ...request,
+      offer: signStep({ ...offered, from: { ...offered.from, home: hostile.home.id } }, hostile.key()),
+      publicKey: hostile.key().publicKey,
+    };
+    expect(() => target.arrivals.look(forged)).toThrow('not valid');
+    expect(isHeld(target, there)).toBe(true);
+  });
+});
+
+describe('the gate', () => {
+  test('waits for requests that began, and refuses those that come', async () => {
+    const at = movingHome();
+    const { promise, resolve } = Promise.withResolvers<string>();
+    const running = at.gate.use('ses-1', 'mine', () => promise);
+    let isClosed = false;
+    const closing = at.gate.close('ses-1', 'mine').then((open) => {
+      isClosed = true;
+      return open;
+    });
+    await expect(at.gate.use('ses-1', 'mine', () => 'late')).rejects.toMatchObject({ code: 'conflict' });
+    expect(isClosed).toBe(false);
+    resolve('done');
+    expect(await running).toBe('done');
+    const open = await closing;
+    expect(() => at.gate.requireOpen('ses-1', 'mine')).toThrow('cannot be used now');
+    open();
+    expect(await at.gate.use('ses-1', 'mine', () => 'again')).toBe('again');
+  });
+
+  test('a session with work is not held, and can be used as before', async () => {
+    const [source, target] = [movingHome(), movingHome()];
+    const { id } = await sessionWithEverything(source, TREE, TREE);
+    source.work.live = 1;
+    await expect(source.departures.begin(id, place(target))).rejects.toThrow('it runs');
+    expect(isHeld(source, id)).toBe(false);
+    source.gate.requireOpen(id, 'mine');
+  });
+});
