@@ -85,6 +85,16 @@ function requireDocker(name: string, docker: unknown, user: unknown): void {
   });
 }
 
+/** The program is there, its images are not. */
+function updatedWithoutImages(updated: string, error: unknown): HoldfastError {
+  const { code, message, why, next } = HoldfastError.from(error);
+  return new HoldfastError(code, `${updated}, but its images were not brought: ${message}`, {
+    why,
+    next,
+    cause: error,
+  });
+}
+
 function registerList(registry: Registry, group: Command): void {
   const command = registry.command(group, {
     usage: 'list',
@@ -161,12 +171,15 @@ function registerUpdate(registry: Registry, group: Command): void {
     const { dialHost } = await import('../dial-host.ts');
     // The connector may be of an earlier build, which brings its own program.
     await disconnectHost(context.home, name);
-    const images = await prepareHost(context, name);
-    context.progress.begin(`Starting Holdfast on ${name}`);
+    context.progress.begin(`Connecting to ${name}`);
     const peer = await dialHost(context, name, 'auto');
     const { version, build } = await peer.call('supervisor/status', {});
     peer.close();
     context.progress.end();
+    // The supervisor there is replaced also where its engine is down.
+    const images = await prepareHost(context, name).catch((error: unknown) => {
+      throw updatedWithoutImages(`${name} runs Holdfast ${version} (build ${build})`, error);
+    });
     if (context.json) await context.printJson({ host: name, version, build, images });
     else await context.print(`${name} runs Holdfast ${version} (build ${build})`);
     return undefined;

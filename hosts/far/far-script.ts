@@ -67,7 +67,7 @@ say failed "its program cannot be run"; exit 1
 hf_sum() {
 if command -v sha256sum >/dev/null 2>&1; then sha256sum; elif command -v shasum >/dev/null 2>&1; then shasum -a 256; else openssl dgst -sha256 -r; fi | cut -c1-64
 }
-hf_fail() { say failed "$1"; rm -rf "$in"; exit 1; }
+hf_fail() { rm -rf "$in"; say failed "$1"; exit 1; }
 hf_receive() {
 case $1 in node) final=$own;; program) final=$program;; *) exit 1;; esac
 in="$bin/.incoming-${nonce}-$1"; rm -rf "$in"; mkdir -p "$in/new" || hf_fail "$bin cannot be written to"
@@ -75,6 +75,7 @@ say send "$1"
 head -c "$2" > "$in/archive" 2>"$in/error" || hf_fail "$(cat "$in/error")"
 [ "$(hf_sum < "$in/archive")" = "$3" ] || hf_fail "what arrived of $1 is not what was sent"
 (cd "$in/new" && tar xzf ../archive) 2>"$in/error" || hf_fail "$1 cannot be unpacked: $(cat "$in/error")"
+[ "$1" = program ] || "$in/new/package/bin/node" -p 1 >/dev/null 2>"$in/error" </dev/null || hf_fail "the Node that was sent cannot run there, install Node 24 on it: $(head -n 1 "$in/error")"
 : > "$in/new/complete"; : > "$in/new/used"
 [ -e "$final" ] || mv "$in/new" "$final" 2>"$in/error"
 rm -rf "$in"
