@@ -10,6 +10,7 @@ import {
   SnapshotIdSchema,
   TurnIdSchema,
 } from './ids.ts';
+import { OpenPortsSchema } from './open-ports.ts';
 import { ReviewIdSchema } from './review.ts';
 
 /** Characters of an envelope in a file. */
@@ -200,6 +201,8 @@ export const ManifestSchema = z.object({
    * nothing of that part. Null for others.
    */
   importedFrom: z.object({ home: HomeIdSchema, keyId: hash, eventSeq: count }).nullable().default(null),
+  /** Where programs of the sandbox listened when it was made. Null if no sandbox ran, or it did not answer. */
+  ports: OpenPortsSchema.nullable().default(null),
   /** The artifact that it was made for: its subject is the list of that artifact's files. Null for others. */
   artifact: ArtifactIdSchema.nullable().default(null),
   /** The last event and its hash, which covers all events before it. Lists and totals are of the events from `first` on. */

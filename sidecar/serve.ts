@@ -23,7 +23,9 @@ import type { AttachedFiles } from './turns/attached-files.ts';
 import type { Turns } from './turns/keeper.ts';
 import { watchHandlers } from './watch/handlers.ts';
 import type { WatchedTrees } from './watch/watches.ts';
-import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from './wire.ts';
+import { writeManifestCopy } from './network/manifest-copy.ts';
+import { listOpenPorts } from './network/open-ports.ts';
+import { MANIFEST_COPY_BYTES, SIDECAR_METHODS, SIDECAR_PROTOCOL } from './wire.ts';
 import { clearWorkspace } from './workspace/clear.ts';
 import { readWorkspaceFile } from './workspace/read.ts';
 import { seedWorkspace } from './workspace/seed.ts';
@@ -158,6 +160,13 @@ export function serveConnection(
           signal,
           onProgress: ({ files }) => progress('emptying HOME', files, undefined, 'files'),
         }),
+      'network/ports': () => listOpenPorts(),
+      'run/manifest': (_params, { bytes }) => {
+        if (bytes.length > MANIFEST_COPY_BYTES)
+          throw new HoldfastError('invalid_params', 'The copy of the manifest is too large');
+        writeManifestCopy(run, bytes);
+        return {};
+      },
       'run/usage': async (_params, { signal }) => {
         using root = openOwned(run);
         return await usageOf(root, { signal });

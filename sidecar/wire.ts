@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { AttachmentNameSchema } from '../protocol/attachments.ts';
 import { CREDENTIAL_PORTS } from '../protocol/credentials.ts';
 import { ProcessIdSchema, TerminalIdSchema, TurnIdSchema } from '../protocol/ids.ts';
+import { OpenPortsSchema } from '../protocol/open-ports.ts';
 import { FILES_SIDECAR_METHODS, WorkspacePathSchema } from '../protocol/files.ts';
 import { CONFIG_LIMITS } from '../protocol/agent-config.ts';
 import { HOME_LIMITS, HomePathSchema } from '../protocol/agent-home.ts';
@@ -48,6 +49,7 @@ export const IN_SANDBOX = {
  *   requests                  FIFO, sidecar → runner; created by the runner. Its lines: guest/runner.sh
  *   swept                     `NONCE COUNT`: the runner's answer to the request `sweep NONCE`
  *   worker/requests           FIFO, sidecar → warm worker; created by the runner. Lines: `TURN` or `TURN tmp`
+ *   manifest.json             the agent's copy of the manifest, for its information; renamed into place
  *   turns/TURN/launch         shell script with the arguments and the environment, every word quoted
  *   turns/TURN/kind           `command` or `handler`, for the next sidecar
  *   turns/TURN/input          bytes for stdin, or the handler's JSON
@@ -226,6 +228,9 @@ export const HomeFileSchema = z.object({
   executable: z.boolean(),
   size: z.number().int().nonnegative().max(CONFIG_LIMITS.fileBytes),
 });
+
+/** Bytes of the agent's copy of the manifest. */
+export const MANIFEST_COPY_BYTES = 256 * 1024;
 
 export const SIDECAR_METHODS = {
   hello: {
@@ -413,6 +418,10 @@ export const SIDECAR_METHODS = {
     params: z.object({}),
     result: z.object({ files: z.number().int(), bytes: z.number().int() }),
   },
+  /** Where programs in the sandbox listen. */
+  'network/ports': { params: z.object({}), result: OpenPortsSchema },
+  /** Replaces the agent's copy of the manifest, `manifest.json` in the run directory; the bytes are at most 256 KiB. */
+  'run/manifest': { params: z.object({}), result: z.object({}), bytes: 'params' },
   /** The size of what is in the run directory. */
   'run/usage': {
     params: z.object({}),

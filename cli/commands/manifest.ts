@@ -5,6 +5,7 @@ import { readPublicKey } from '../../protocol/envelope.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { SessionIdSchema } from '../../protocol/ids.ts';
 import { ENVELOPE_CHARACTERS, type Manifest, type ManifestStatement } from '../../protocol/manifest.ts';
+import { formatOpenPorts } from '../../protocol/open-ports.ts';
 import {
   manifestDifferences,
   readUnverified,
@@ -246,7 +247,7 @@ function notAManifest(what: string): HoldfastError {
 
 function describe({ subject, predicate: manifest }: ManifestStatement): string[] {
   const { session, snapshot, base, image, turns, egress, credentials, handoffs, history } = manifest;
-  const { checks, permissions, review, changes, setup } = manifest;
+  const { checks, permissions, review, changes, setup, ports } = manifest;
   const rows: [string, string][] = [
     [
       'Manifest',
@@ -267,6 +268,7 @@ function describe({ subject, predicate: manifest }: ManifestStatement): string[]
     ...(setup === null ? [] : [['Setup', `key ${setup.key}`] satisfies [string, string]]),
     ['Model', session.model ?? 'not chosen'],
     ['Memory', manifest.memory === 0 ? 'none' : `version ${manifest.memory}`],
+    ['Listening', formatOpenPorts(ports)],
     ['Credentials', credentials.map(({ name, host }) => `${name} (${host})`).join(', ') || 'none'],
     ['Turns', String(turns.total)],
     ...turns.listed

@@ -1,6 +1,7 @@
 import type { KeyObject } from 'node:crypto';
 import type { ManifestStatement } from '../../protocol/manifest.ts';
 import { unprovenBy, verifyManifest } from '../../protocol/manifest-verification.ts';
+import { formatOpenPorts } from '../../protocol/open-ports.ts';
 import { formatCount } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { manifestFacts } from './manifest-words.ts';
@@ -28,7 +29,7 @@ export function manifestText(envelope: string, publicKey: KeyObject, keyOf: stri
 }
 
 function describe({ subject, predicate }: ManifestStatement): string[] {
-  const { id, madeAt, handoff, session, credentials, egress, checks, review } = predicate;
+  const { id, madeAt, handoff, session, credentials, egress, checks, review, ports } = predicate;
   const rows: (readonly [string, string])[] = [
     ['Manifest', handoff === null ? id : `${id}, of ${handoff}`],
     ['Made', madeAt],
@@ -36,6 +37,7 @@ function describe({ subject, predicate }: ManifestStatement): string[] {
     ...subject.map(({ name, digest }) => ['Is about', [name, ...Object.values(digest)].join(' ')] as const),
     // The editor marks a middle dot as a letter that looks like another one.
     ...manifestFacts(predicate).map(({ label, value }) => [label, value.replaceAll(' · ', ', ')] as const),
+    ['Listening', formatOpenPorts(ports)],
     ['Credentials', credentials.map(({ name, host }) => `${name} (${host})`).join(', ') || 'none'],
     ...(review === null
       ? []

@@ -140,7 +140,7 @@ export class RunDirectory implements Disposable {
       [this.terminals, /^(new|gone)-/],
       [this.processes, /^(new|gone)-/],
       [this.attachments, /^gone-/],
-      [this.root, /^gone-/],
+      [this.root, /^(?:gone-|manifest-[0-9a-f]{16}\.tmp$)/],
     ] as const) {
       for (const name of names(directory, (one) => pattern.test(one))) this.#discard(directory, name);
     }

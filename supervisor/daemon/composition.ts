@@ -1,4 +1,5 @@
 import { statfs } from 'node:fs/promises';
+import { setTimeout } from 'node:timers/promises';
 import type { StateScope } from '../../snapshot-format/sidecar-calls.ts';
 import { SIGN_IN_FILES } from '../../protocol/presets/index.ts';
 import { PROFILE_DEFAULTS } from '../../protocol/profile.ts';
@@ -150,6 +151,8 @@ import { SessionRuntime } from './session-runtime.ts';
 const DRAIN_TURNS_MS = 30_000;
 /** How long the first sandbox of a prepared image may take until it accepts requests. */
 const SETUP_READY_MS = 30_000;
+/** How long a manifest waits for what a running sandbox says of itself. */
+const SANDBOX_FACTS_MS = 2000;
 
 /** Every object that needs the database. */
 export type Services = ReturnType<typeof openServices>;
@@ -194,7 +197,10 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
     { ...storage, ...sandboxes, ...snapshots, ...sessions, filesConnections },
     program,
   );
-  const { manifests, automaticManifests } = createManifests({ ...storage, ...snapshots, ...sessions }, log);
+  const { manifests, automaticManifests } = createManifests(
+    { ...storage, ...sandboxes, ...snapshots, ...sessions },
+    log,
+  );
   const bundles = createBundles({ ...storage, ...sandboxes, ...snapshots, ...sessions });
   const handoffs = new HandoffService({
     ...storage,
@@ -806,8 +812,24 @@ function createHostFeed(below: Storage & SnapshotLayer & { readonly views: Sessi
   return feed;
 }
 
+/** Null if no sandbox of the session runs, or it does not do that soon. Never starts one, and never rejects. */
+async function withRunningSandbox<T>(
+  { sidecars, records }: Pick<Sandboxes, 'sidecars'> & Pick<Storage, 'records'>,
+  sessionId: string,
+  act: (sidecar: SidecarClient) => Promise<T>,
+): Promise<T | null> {
+  const status = records.peek(sessionId)?.status;
+  if (status !== 'active' && status !== 'idle') return null;
+  const slow = setTimeout(SANDBOX_FACTS_MS, null, { ref: false });
+  const answer = sidecars
+    .get(sessionId)
+    .then(act)
+    .catch(() => null);
+  return await Promise.race([answer, slow]);
+}
+
 /** Statements of what sessions did. */
-function createManifests(below: Storage & SnapshotLayer & SessionLayer, log: Log) {
+function createManifests(below: Storage & Sandboxes & SnapshotLayer & SessionLayer, log: Log) {
   const { database, sessionMemory, baseTrees, stores, removal } = below;
   const kept = new KeptManifestRows(database);
   const setups = new SetupRows(database);
@@ -821,6 +843,12 @@ function createManifests(below: Storage & SnapshotLayer & SessionLayer, log: Log
       return setup === undefined ? null : { key: setup.key, imageId: setup.imageId };
     },
     changesBetween: ({ lineage }, before, after) => changedPaths(stores, lineage, { before, after }),
+    openPorts: ({ id }) =>
+      withRunningSandbox(below, id, (sidecar) => sidecar.openPorts({ timeoutMs: SANDBOX_FACTS_MS })),
+    writeAgentCopy: async ({ id }, copy) => {
+      const options = { timeoutMs: SANDBOX_FACTS_MS };
+      await withRunningSandbox(below, id, (sidecar) => sidecar.writeManifestCopy(copy, options));
+    },
     log: log.child('manifests'),
   });
   removal.sessionDeleted.on(({ id }) => kept.removeOfSession(id));

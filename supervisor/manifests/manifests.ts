@@ -27,6 +27,7 @@ import type { ReviewRows } from '../store/reviews.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
 import { newestImport, summarizeHistory } from './history-summary.ts';
+import { agentCopyOf } from './agent-copy.ts';
 import { type HostKey, openHostKey } from './host-key.ts';
 
 const PAGE_EVENTS = 1000;
@@ -58,6 +59,10 @@ export interface ManifestsOptions {
   } | null;
   readonly kept: KeptManifestRows;
   readonly reviewRows: Pick<ReviewRows, 'findOpen' | 'newestEnded' | 'countDecided'>;
+  /** Where programs of the session's sandbox listen; null if none runs. Never rejects, and soon. */
+  readonly openPorts: (session: SessionRow) => Promise<Manifest['ports']>;
+  /** Writes the agent's copy where a sandbox runs. Never rejects, and soon. */
+  readonly writeAgentCopy: (session: SessionRow, copy: Buffer) => Promise<void>;
   /** What prepared an image for a profile, by the image's name. */
   readonly setupOf: (profile: string, image: string) => Manifest['setup'];
   /** The files that differ between two trees; null if they cannot be compared. Never rejects. */
@@ -103,9 +108,9 @@ export class Manifests {
     return this.#sign(manifest, subjectsOf(manifest));
   }
 
-  /** Makes the manifest of a snapshot or a resume, as of that event, and keeps it. */
+  /** Makes the manifest of a snapshot or a resume, as of that event, and keeps it; the agent gets a copy. */
   async keep(session: SessionRow, occasion: ByItself): Promise<void> {
-    const { ids, kept, snapshots, now } = this.#options;
+    const { ids, kept, snapshots, now, writeAgentCopy } = this.#options;
     const { reason, snapshotId, head } = occasion;
     // Another home wrote that event, and this one signs nothing about it.
     if (head.seq <= (newestImport(this.#options.events, session.id)?.seq ?? 0)) return;
@@ -116,6 +121,7 @@ export class Manifests {
     const manifest = await this.#make(session, { id, reason, handoff: null, head, snapshot, limits });
     const envelope = this.#sign(manifest, subjectsOf(manifest));
     kept.insert(session.id, { id, reason, snapshotId, madeAt: now() }, JSON.stringify(envelope));
+    await writeAgentCopy(session, agentCopyOf(manifest));
   }
 
   /** Those that are kept, the newest first. */
@@ -207,7 +213,9 @@ export class Manifests {
     session: SessionRow,
     { head, snapshot, limits, artifact = null, ...what }: Occasion,
   ): Promise<Manifest> {
-    const { home, events, profiles, memoryVersion, baseOf, setupOf, changesBetween, now } = this.#options;
+    const { home, events, profiles, memoryVersion, baseOf, setupOf, changesBetween, openPorts, now } =
+      this.#options;
+    const ports = await openPorts(session);
     const base = baseOf(session);
     const profile = profiles.get(session.profile);
     const memory = memoryVersion(session.id);
@@ -255,6 +263,7 @@ export class Manifests {
       review,
       changes: changed === null ? null : changesOf(changed),
       setup,
+      ports,
       artifact,
       ...summary,
     };

@@ -248,6 +248,16 @@ export class SidecarClient {
     await this.#peer.call('home/clear', {});
   }
 
+  /** Where programs in the sandbox listen. */
+  openPorts(options: CallOptions): Promise<Result<'network/ports'>> {
+    return this.#peer.call('network/ports', {}, options);
+  }
+
+  /** Replaces the agent's copy of the manifest, of at most `MANIFEST_COPY_BYTES`. */
+  async writeManifestCopy(bytes: Uint8Array, options: CallOptions): Promise<void> {
+    await this.#peer.call('run/manifest', {}, { bytes, ...options });
+  }
+
   /** Walks the run directory, which the agent can write to. */
   runUsage(options: CallOptions = {}): Promise<Result<'run/usage'>> {
     return this.#peer.call('run/usage', {}, options);

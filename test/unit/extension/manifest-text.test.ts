@@ -42,6 +42,7 @@ const MANIFEST: Manifest = {
   changes: null,
   setup: null,
   importedFrom: null,
+  ports: null,
   artifact: null,
   history: { seq: 7, hash: HASH, first: 1 },
 };

@@ -14,6 +14,7 @@ import { AutomaticManifests } from '../../../supervisor/manifests/automatic-mani
 import { summarizeHistory } from '../../../supervisor/manifests/history-summary.ts';
 import { openHostKey } from '../../../supervisor/manifests/host-key.ts';
 import { Manifests } from '../../../supervisor/manifests/manifests.ts';
+import { MANIFEST_COPY_BYTES } from '../../../sidecar/wire.ts';
 import type { Database } from '../../../supervisor/store/database.ts';
 import { Home } from '../../../supervisor/store/home.ts';
 import { KeptManifestRows } from '../../../supervisor/store/kept-manifests.ts';
@@ -31,6 +32,8 @@ import {
 
 const HASH = 'ab'.repeat(32);
 const errors: unknown[] = [];
+const copies: Buffer[] = [];
+const PORTS = { total: 1, complete: true, listed: [{ address: '0.0.0.0', port: 3000 }] };
 const log: Log = {
   ...{ debug: () => {}, info: () => {}, warn: () => {}, child: () => log },
   error: (_what, fields) => errors.push(fields),
@@ -109,6 +112,11 @@ function given() {
     }),
     kept: new KeptManifestRows(database),
     reviewRows: new ReviewRows(database),
+    openPorts: () => Promise.resolve(PORTS),
+    writeAgentCopy: (_session, copy) => {
+      copies.push(copy);
+      return Promise.resolve();
+    },
     setupOf: (_profile, image) => (image === 'prepared' ? { key: 'k1', imageId: null } : null),
     changesBetween: () =>
       Promise.resolve({ paths: Array.from({ length: 300 }, (_, n) => `/workspace/${n}`), complete: false }),
@@ -319,6 +327,25 @@ describe('the manifest of a session', () => {
     if (started === undefined) throw new Error('no event');
     await manifests.keep(row, { reason: 'resume', snapshotId: null, head: started });
     expect(manifests.list(row).manifests).toEqual([]);
+  });
+
+  test('names open ports, and its copy for the agent has nothing of the installation or of decisions', async () => {
+    const { row, events, manifests, home } = given();
+    const [, started] = events.append(row.id, [queued(1), startedSandbox('plain')]);
+    if (started === undefined) throw new Error('no event');
+    events.append(row.id, [check('lint', 1), ...Array.from({ length: 60 }, (_, n) => queued(n + 2))]);
+    expect(opened(manifests, await manifests.show(row)).predicate.ports).toEqual(PORTS);
+    copies.length = 0;
+    await manifests.keep(row, { reason: 'resume', snapshotId: null, head: { ...events.head(row.id) } });
+    const [copy] = copies;
+    const text = copy?.toString() ?? '';
+    expect(JSON.parse(text)).toMatchObject({
+      ...{ reason: 'resume', ports: PORTS, session: { id: row.id } },
+      base: { commit: 'e'.repeat(40) },
+    });
+    expect(text.length).toBeLessThan(MANIFEST_COPY_BYTES / 4);
+    for (const hidden of [home.id, home.root, '/home/me', 'remote', 'permissions', 'review', 'handoffs'])
+      expect(text).not.toContain(hidden);
   });
 
   test('stops when its time is up, and says how far it came', async () => {
