@@ -16,6 +16,7 @@ export type PackageHosts = keyof typeof PACKAGE_HOSTS;
 
 const MAX_PACKAGES = 200;
 const MAX_SETUP_RULES = 100;
+const MAX_COMMANDS = 100;
 const MAX_SETUP_SECRETS = 20;
 /** Timers of Node take less than 25 days. */
 const MAX_SETUP_TIMEOUT_MS = 24 * 3_600_000;
@@ -41,9 +42,17 @@ export const PackagesSchema = z.strictObject({
 });
 export type Packages = z.infer<typeof PackagesSchema>;
 
+/** One argument of a process has a limit of 128 KiB. */
+const ScriptSchema = z
+  .string()
+  .min(1)
+  .max(65_536)
+  .refine((text) => !text.includes('\0'), 'it must not contain a NUL character');
+
 export const SetupSchema = z.strictObject({
   packages: PackagesSchema.optional(),
-  run: z.string().optional(),
+  /** Shell commands that run as the agent's user in a workspace, after the packages are installed. The first that fails ends them. */
+  run: z.union([ScriptSchema, z.array(ScriptSchema).min(1).max(MAX_COMMANDS)]).optional(),
   resume: z.string().optional(),
   secrets: z
     .array(SecretNameSchema)
@@ -58,8 +67,10 @@ export const SetupSchema = z.strictObject({
   timeout: DurationSchema.refine((ms) => ms <= MAX_SETUP_TIMEOUT_MS, 'at most 24h').optional(),
 });
 
-/** What a setup may add to its base image, bytes. */
+/** What a setup may add to its base image, and what its `run` may leave in the workspace, bytes. */
 export const SETUP_DISK_BYTES = 10 * 2 ** 30;
+/** How many files `run` may leave in the workspace, and in HOME. */
+export const SETUP_FILES = 1_000_000;
 /** Default maximum duration of a setup, ms. */
 export const SETUP_TIMEOUT_MS = 10 * 60_000;
 /** How much of a setup's output is kept. */
@@ -71,11 +82,14 @@ export const SETUP_LOG_BYTES = 1024 * 1024;
  */
 export const SETUP_STATES = ['running', 'done', 'failed', 'cancelled', 'removed'] as const;
 
+const count = z.number().int().nonnegative();
+const TemplateExtentSchema = z.object({ files: count, bytes: count });
+
 export const SetupStatusSchema = z.object({
   id: z.string(),
   profile: ProfileNameSchema,
   state: z.enum(SETUP_STATES),
-  /** What it is doing, or what it did last: `apt`, `npm`, `pip`. */
+  /** What it is doing, or what it did last: `apt`, `npm`, `pip`, `run`. */
   step: z.string(),
   startedAt: TimeSchema,
   endedAt: TimeSchema.nullable(),
@@ -86,6 +100,11 @@ export const SetupStatusSchema = z.object({
   image: z.string().nullable(),
   /** What the setup added to the base image. */
   bytes: z.number().int().nonnegative().nullable(),
+  /** What new sessions begin with: what `run` left in the workspace and in HOME. Null unless `done`, and without `run`. */
+  template: z
+    .object({ workspace: TemplateExtentSchema, home: TemplateExtentSchema })
+    .nullable()
+    .default(null),
   /** Whether new sandboxes of the profile start from it. */
   current: z.boolean(),
 });

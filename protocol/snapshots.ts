@@ -21,6 +21,7 @@ export const SNAPSHOT_REASONS = [
   'before-delete',
   'before-review',
   'before-handoff',
+  'after-setup',
   'agent',
 ] as const;
 export const SnapshotReasonSchema = z.enum(SNAPSHOT_REASONS);

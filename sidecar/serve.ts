@@ -138,7 +138,7 @@ export function serveConnection(
       ...terminalHandlers(terminals),
       ...processHandlers(processes),
       'workspace/usage': async (_params, { signal, progress }) => {
-        using root = Directory.open(workspace);
+        using root = Directory.name(workspace);
         const onProgress = ({ files: counted }: Usage): void =>
           progress('counting', counted, undefined, 'files');
         return await usageOf(root, { signal, onProgress });

@@ -38,6 +38,8 @@ export const IN_SANDBOX = {
   temporaryEntriesName: 'entries',
   /** Directory in `control` with the same two for HOME. */
   homeRecordsName: 'home',
+  /** Files in memory, only while commands of a setup run. */
+  secrets: '/run/secrets',
   /** Directory in `control` with the output of durable processes and the notes about them. */
   processesName: 'processes',
 } as const;

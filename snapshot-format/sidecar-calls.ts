@@ -51,12 +51,14 @@ export type ScanResult = z.infer<typeof ScanResultSchema>;
 
 /** The part of HOME that a call is about instead of the workspace. */
 export const StateScopeSchema = z.object({
-  /** What is scanned and restored. */
-  paths: z.array(HomePathSchema).max(HOME_LIMITS.paths),
+  /** What is scanned and restored; null: all of HOME. */
+  paths: z.array(HomePathSchema).max(HOME_LIMITS.paths).nullable(),
+  /** What is left out, with everything below it. */
+  except: z.array(HomePathSchema).max(HOME_LIMITS.paths).default([]),
   /** Files with which an agent signs in: never part of a tree. */
   signIn: z.array(HomePathSchema).max(HOME_LIMITS.signInFiles),
 });
-export type StateScope = z.infer<typeof StateScopeSchema>;
+export type StateScope = z.input<typeof StateScopeSchema>;
 
 export const RestoreResultSchema = z.object({
   /** Names that did not exist, had other content or type, were not in the snapshot, or differed only in attributes. */

@@ -40,6 +40,8 @@ function formatReason({ reason, turn }: Pick<Snapshot, 'reason' | 'turn'>): stri
       return turn === null || turn.prompt === '' ? 'Before a turn' : `Before "${shorten(turn.prompt)}"`;
     case 'before-handoff':
       return 'Before handoff';
+    case 'after-setup':
+      return 'After setup';
     case 'before-restore':
       return 'Before restore';
     case 'before-reset':

@@ -48,7 +48,8 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'setup.packages.apt': 'Debian packages, such as ripgrep or git=1:2.47.3-0+deb13u1.',
   'setup.packages.npm': 'Global npm packages, such as typescript@5.9.',
   'setup.packages.pip': 'Python packages, such as ruff==0.14.',
-  'setup.run': 'Script that prepares the sandbox.',
+  'setup.run':
+    "Shell commands that run once, as the agent's user in /workspace, after the packages are installed. New sessions begin with what they leave in /workspace and HOME. Docs: docs/setup.md#commands.",
   'setup.resume': 'Script that runs when a session is resumed.',
   'setup.secrets':
     'Names of secrets that the setup can read: as variables, and as files below /run/secrets. Its image is searched for them. Docs: docs/setup.md#secrets.',

@@ -1,6 +1,8 @@
 import { closeSync, constants, fstatSync, openSync } from 'node:fs';
 
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
+/** Linux: the descriptor only names the file. Node has no constant for it. */
+const O_PATH = 0o10000000;
 
 /** The `code` of a failed system call. Undefined for any other value. */
 export function errnoOf(error: unknown): string | undefined {
@@ -22,6 +24,11 @@ export class Directory implements Disposable {
   /** For a path that no untrusted process can change, such as a mount point. Errors: those of the system. */
   static open(path: string | Buffer): Directory {
     return new Directory(openSync(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK));
+  }
+
+  /** Only names it (O_PATH): needs no rights in it. */
+  static name(path: string): Directory {
+    return new Directory(openSync(path, O_PATH | O_DIRECTORY | O_NOFOLLOW));
   }
 
   /** Takes ownership of a descriptor of a directory, which may be O_PATH. */

@@ -8,25 +8,29 @@ import { IN_SANDBOX } from '../wire.ts';
 import { type Kept, keptNames } from './prepare.ts';
 
 export interface StateScope {
-  /** Paths below HOME that are scanned. */
-  readonly paths: readonly string[];
+  /** Paths below HOME that are scanned; null: all of it. */
+  readonly paths: readonly string[] | null;
+  /** Paths below HOME that are left out. */
+  readonly except?: readonly string[] | undefined;
   /** Files with which an agent signs in, as paths below HOME. */
   readonly signIn: readonly string[];
 }
 
 /**
- * Of HOME only the agent's state, and never its sign-in files. These are hidden by path, by inode (hard links), and by
+ * Of HOME only the agent's state, or all but some paths, and never its sign-in files. These are hidden by path, by inode (hard links), and by
  * name anywhere in the state, with suffixes that programs add while they replace a file. A copy under another name is an
  * ordinary file.
  */
 export class StateFilter implements TreeFilter {
-  readonly #kept: Kept;
+  readonly #kept: Kept | null;
+  readonly #except: Kept;
   readonly #signIn: readonly string[];
   readonly #signInNames: readonly Buffer[];
   #signInInodes = new Set<bigint>();
 
-  constructor({ paths, signIn }: StateScope) {
-    this.#kept = keptNames(paths);
+  constructor({ paths, except = [], signIn }: StateScope) {
+    this.#kept = paths === null ? null : keptNames(paths);
+    this.#except = keptNames(except);
     this.#signIn = signIn;
     this.#signInNames = [...new Set(signIn.map((path) => path.slice(path.lastIndexOf('/') + 1)))].map(
       (name) => Buffer.from(name),
@@ -44,26 +48,29 @@ export class StateFilter implements TreeFilter {
   }
 
   hiddenIn(directory: CachedDirectory): (name: Buffer, inode: bigint) => boolean {
-    const kept = this.#keptIn(directory);
+    const kept = below(this.#kept, directory);
+    const except = below(this.#except, directory);
     return (name, inode) => {
-      if (kept !== null && !kept.has(name.toString('latin1'))) return true;
+      const key = name.toString('latin1');
+      if (kept !== null && !kept.has(key)) return true;
+      if (except?.get(key) === null) return true;
       return this.#signInInodes.has(inode) || this.#signInNames.some((one) => isNamedAfter(name, one));
     };
   }
 
   isOnlyOnTheWay(directory: CachedDirectory): boolean {
-    return this.#keptIn(directory) !== null;
+    return below(this.#kept, directory) !== null || directory.path().length === 0;
   }
+}
 
-  /** What is scanned in a directory; null for all of it. */
-  #keptIn(directory: CachedDirectory): Kept | null {
-    let kept: Kept | null = this.#kept;
-    for (const name of directory.path()) {
-      kept = kept.get(name.toString('latin1')) ?? null;
-      if (kept === null) return null;
-    }
-    return kept;
+/** What is named in a directory; null: nothing, or all of it. */
+function below(names: Kept | null, directory: CachedDirectory): Kept | null {
+  let level = names;
+  for (const name of directory.path()) {
+    if (level === null) return null;
+    level = level.get(name.toString('latin1')) ?? null;
   }
+  return level;
 }
 
 /** `auth.json`, and what is written beside it while it is replaced: `auth.json.tmp`, `auth.json~`, `.auth.json.swp`. */

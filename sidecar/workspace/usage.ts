@@ -26,6 +26,16 @@ export interface UsageOptions {
   readonly onProgress?: ((usage: Readonly<Usage>) => void) | undefined;
 }
 
+/** The agent may have removed its own rights. */
+function openIfAllowed({ selfPath }: Directory): Directory | null {
+  try {
+    return Directory.open(selfPath);
+  } catch (error) {
+    if (isPathError(error)) return null;
+    throw error;
+  }
+}
+
 /** Directories on the stack that stay open. Those above are closed and reopened through `..`. */
 const OPEN_LEVELS = 64;
 
@@ -51,7 +61,8 @@ export async function usageOf(
   const levels: Level[] = [];
 
   try {
-    levels.push(await enter(Directory.open(root.selfPath)));
+    const top = openIfAllowed(root);
+    if (top !== null) levels.push(await enter(top));
     for (let level = levels.at(-1); level !== undefined; level = levels.at(-1)) {
       const name = level.folders.pop();
       if (name === undefined) leave();

@@ -82,6 +82,7 @@ import { SnapshotMaintenance } from '../snapshots/maintenance.ts';
 import { RestoreIntents } from '../snapshots/restore-intents.ts';
 import { Restores } from '../snapshots/restores.ts';
 import { ScanCaches } from '../snapshots/scan-caches.ts';
+import { SetupTemplates } from '../snapshots/setup-templates.ts';
 import { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
 import { SnapshotGraphs } from '../snapshots/snapshot-graph.ts';
 import { SnapshotService } from '../snapshots/snapshot-service.ts';
@@ -133,7 +134,7 @@ import { Terminals } from '../terminals/terminals.ts';
 import { TurnQueue } from '../turns/turn-queue.ts';
 import { TurnRecords } from '../turns/turn-records.ts';
 import { FilesConnections } from '../workspace/files-connections.ts';
-import { Seeding } from '../workspace/seeding.ts';
+import { Seeding, seedWorkspace } from '../workspace/seeding.ts';
 import type { SidecarAccess } from '../workspace/sidecar-access.ts';
 import { StorageLimitGroup } from '../workspace/storage-limit-group.ts';
 import { StorageLimits } from '../workspace/storage-limits.ts';
@@ -343,10 +344,17 @@ function createNetwork(storage: Storage, log: Log) {
     reportElsewhere: (id, entries) => setups.reportEgress(id, entries),
     log: log.child('egress'),
   });
+  const setupTemplates = new SetupTemplates({
+    ...storage,
+    dial: (id) => engine.dial(id),
+    templateOf: (image) => setups.templateOf(image),
+  });
   const setups: Setups = new Setups({
     ...storage,
     ...{ policies, egress },
     rows: new SetupRows(database),
+    templates: setupTemplates,
+    connect: (id) => SidecarClient.connect(() => engine.dial(id), id),
     owner: () => sandboxOwner(engine, () => storage.sessions.allocateUid()),
     takesRequests: async (id) => {
       const client = await SidecarClient.connect(() => engine.dial(id), id);
@@ -358,7 +366,7 @@ function createNetwork(storage: Storage, log: Log) {
     },
     log: log.child('setup'),
   });
-  return { policies, egress, egressProxy, egressRules, setups };
+  return { policies, egress, egressProxy, egressRules, setups, setupTemplates };
 }
 
 /** Containers of sessions, and what needs their sidecars: seeding, storage limits, scan caches. */
@@ -377,7 +385,7 @@ function createSandboxes(below: Storage & Network, log: Log) {
     freezes: new Freezes(database),
     log: log.child('freezing'),
   });
-  const seeding = new Seeding({ ...below, dial });
+  const seeding = new Seeding({ ...below, dial, templates: below.setupTemplates });
   const scanCaches = new ScanCaches({ engine, stores, access: { dial }, log: log.child('snapshots') });
   const beforeSidecarEnds = (row: SessionRow): Promise<void> => scanCaches.saveBeforeSidecarEnds(row);
   const lifecycle = new Lifecycle({
@@ -387,6 +395,7 @@ function createSandboxes(below: Storage & Network, log: Log) {
     observations,
     sidecars,
     seeding,
+    homeTemplates: below.setupTemplates,
     beforeSidecarEnds,
   });
   const moveRows = new MoveRows(database);
@@ -946,6 +955,7 @@ function createProfiles(below: Storage & Network & SessionLayer, program: Progra
         if (row !== null && row.status !== 'deleted') await sessionService.delete(row, true);
       },
     },
+    fillWorkspace: (sandboxId, items) => seedWorkspace((id) => below.engine.dial(id), sandboxId, items),
     log: log.child('profiles'),
     defaultImage: program.agentImage,
   });

@@ -179,6 +179,8 @@ export interface SandboxSpec {
   readonly env: Readonly<Record<string, string>>;
   readonly limits: { readonly memoryBytes: number; readonly cpus: number; readonly pids: number };
   readonly runtime: string;
+  /** The agent container has an empty folder in memory for secrets, which only its user can read. Default: none. */
+  readonly hasSecretsFolder?: boolean;
 }
 
 /** One command of a setup. It runs as root. */

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, rename, rm } from 'node:fs/promises';
 import { totalmem } from 'node:os';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import type { ProjectOrigin } from '../../protocol/deploy.ts';
 import { type DeployResult, DeployResultSchema, type IgnoredFiles } from '../../protocol/deploy-result.ts';
@@ -22,6 +22,8 @@ import { requireImage, type ReportProgress } from './images.ts';
 import { toFailure, recordFailure, type ProfileServiceOptions } from './requests.ts';
 import { requireConfiguration, requireEngine, requireEntry } from './requirements.ts';
 import { writeSourceRecord } from './source-record.ts';
+import type { SetupSeed } from '../setup/setup-commands.ts';
+import { needsSeed, setupSeed } from './setup-seed.ts';
 import { summarize } from './summary.ts';
 import { redeployedError, UNDEPLOY } from './undeploys.ts';
 import type { UploadedProject } from './uploads.ts';
@@ -110,7 +112,8 @@ export class Deploys {
     requireEntry(profile, project.code);
     requireConfiguration(profile, project);
     // Before anything of the version exists: a setup takes minutes, and its image is found again by its key.
-    const image = await setups.ensureImage({ profile, image: base, reportProgress, signal });
+    const seed = await this.#setupSeed(profile, project, signal);
+    const image = await setups.ensureImage({ profile, image: base, seed, reportProgress, signal });
 
     const { version, operation } = database.transaction(() => {
       const version = profiles.reserveVersion(profile.name, now());
@@ -136,6 +139,21 @@ export class Deploys {
       });
       throw error;
     }
+  }
+
+  /** What the commands of the setup begin with. The git history is copied as it will be published. */
+  async #setupSeed(
+    profile: Profile,
+    project: UploadedProject,
+    signal: AbortSignal,
+  ): Promise<SetupSeed | null> {
+    const seed = seedOf(profile);
+    if (seed === null || !needsSeed(profile)) return null;
+    const { code, codeFolder } = project;
+    const history = seed.git ? join(dirname(codeFolder), 'setup-history') : null;
+    if (history !== null)
+      await (await this.#readHistory(project, seed, signal)).copyTo(history, { used: code, signal });
+    return await setupSeed(profile, { code: codeFolder, history }, this.#options.fillWorkspace, signal);
   }
 
   async #publish(

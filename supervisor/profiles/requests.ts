@@ -9,6 +9,7 @@ import type { SessionRow } from '../store/sessions.ts';
 import type { Log } from '../base/log.ts';
 import type { Engine } from '../engine/port.ts';
 import type { Setups } from '../setup/setups.ts';
+import type { FillWorkspace } from './setup-seed.ts';
 
 /** The part of the sessions that deploy and undeploy use. */
 export interface ProfileSessions {
@@ -31,6 +32,7 @@ export interface ProfileServiceOptions {
   readonly reserve: Pick<DiskReserve, 'retryOnFullDisk'>;
   /** Prepares the image of a profile with a setup. */
   readonly setups: Pick<Setups, 'ensureImage' | 'runAgain' | 'recover' | 'prune'>;
+  readonly fillWorkspace: FillWorkspace;
   readonly log: Log;
   /** The image of profiles without `image`. */
   readonly defaultImage: string;

@@ -9,6 +9,7 @@ import { DEPLOY, type DeployRequest, Deploys } from './deploys.ts';
 import { requireImage } from './images.ts';
 import { toFailure, type ProfileServiceOptions } from './requests.ts';
 import { requireEngine } from './requirements.ts';
+import { setupSeed } from './setup-seed.ts';
 import { readSourceRecord } from './source-record.ts';
 import { summarize } from './summary.ts';
 import { UNDEPLOY, type Undeployed, Undeploys } from './undeploys.ts';
@@ -91,17 +92,20 @@ export class ProfileService {
       readonly onOutput: (bytes: Buffer) => void;
     },
   ): Promise<string> {
-    const { engine, profiles, setups, defaultImage } = this.#options;
+    const { home, engine, profiles, setups, defaultImage, fillWorkspace } = this.#options;
     const { reportProgress, signal } = request;
     return await this.#mutex.run(name, async () => {
       try {
         signal.throwIfAborted();
-        const { config: profile } = profiles.getOrThrow(name);
+        const { config: profile, version } = profiles.getOrThrow(name);
         await requireEngine(engine, profile);
         const image = profile.image ?? defaultImage;
         await requireImage(engine.images, image, profile.image === undefined, reportProgress, signal);
+        const history = seedOf(profile)?.git === true ? home.deployedGitHistory(name, version) : null;
+        const code = home.deploy(name, version);
+        const seed = await setupSeed(profile, { code, history }, fillWorkspace, signal);
         return await setups.runAgain({
-          ...{ profile, image, ...request },
+          ...{ profile, image, seed, ...request },
           recordUse: (made) => profiles.upsert({ ...profiles.getOrThrow(name), image: made }),
         });
       } catch (error) {

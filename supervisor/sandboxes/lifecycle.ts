@@ -43,6 +43,11 @@ export interface ReadySandbox {
   readonly dispatchMs: number;
 }
 
+export interface HomeTemplates {
+  /** The caller holds the session's mutex; the sidecar runs, and no process of the agent. Does nothing without a setup that left something. */
+  fillHome(row: SessionRow, profile: ProfileRow): Promise<void>;
+}
+
 export interface LifecycleOptions {
   readonly home: Pick<Home, 'deployedConfiguration'>;
   readonly engine: Engine;
@@ -55,6 +60,8 @@ export interface LifecycleOptions {
   readonly now: () => number;
   /** Copies the project into a new or emptied workspace. */
   readonly seeding: Pick<Seeding, 'recordIntent' | 'finishPending'>;
+  /** Puts what a setup left in HOME, but for what the profile keeps, into a HOME that has no more than that. */
+  readonly homeTemplates: HomeTemplates;
   /** Saves what the next sidecar can use. Never rejects. */
   readonly beforeSidecarEnds: (row: SessionRow) => Promise<void>;
   /** Network access of a running sandbox. */
@@ -82,6 +89,7 @@ export class Lifecycle {
   readonly #now: () => number;
   readonly #seeding: Pick<Seeding, 'recordIntent' | 'finishPending'>;
   readonly #egress: Pick<Egress, 'waitUntilReady' | 'environment'>;
+  readonly #homeTemplates: HomeTemplates;
   readonly #beforeSidecarEnds: (row: SessionRow) => Promise<void>;
 
   constructor(options: LifecycleOptions) {
@@ -96,6 +104,7 @@ export class Lifecycle {
     this.#now = options.now;
     this.#seeding = options.seeding;
     this.#egress = options.egress;
+    this.#homeTemplates = options.homeTemplates;
     this.#beforeSidecarEnds = options.beforeSidecarEnds;
   }
 
@@ -155,13 +164,15 @@ export class Lifecycle {
   }
 
   /**
-   * A new sandbox takes over of HOME only what the profile keeps, and gets the person's configuration beside it. The generation is stored afterwards: if we are killed
+   * A new sandbox takes over of HOME only what the profile keeps. The rest is what its setup left, with the person's configuration
+   * beside it. The generation is stored afterwards: if we are killed
    * in between, the next dispatch repeats this, and no process of the agent has started.
    */
   async #prepareHome(row: SessionRow, profile: ProfileRow, client: SidecarClient): Promise<void> {
     if (row.homeGeneration === row.generation) return;
     const { agent } = profile.config;
     await client.prepareHome(keptInHome(agent));
+    await this.#homeTemplates.fillHome(row, profile);
     if (agent.config !== undefined) {
       const folder = this.#home.deployedConfiguration(profile.name, profile.version);
       for await (const part of configurationParts(folder)) await client.fillHome(part);

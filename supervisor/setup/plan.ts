@@ -3,11 +3,17 @@ import type { EgressRule } from '../../protocol/egress.ts';
 import type { Profile } from '../../protocol/profile.ts';
 import { PACKAGE_HOSTS, type PackageHosts, type Packages } from '../../protocol/setup.ts';
 import { NODE_ENVIRONMENT, proxyEnvironment } from '../egress/environment.ts';
+import { keptInHome } from '../../protocol/agent-home.ts';
+import { toSingleLine } from '../base/single-line.ts';
 import type { SetupStep } from '../engine/port.ts';
+import type { SetupCommand } from './setup-commands.ts';
 
 /** What a profile's setup does. Equal plans make equal images, as far as the package sources answer equally. */
 export interface SetupPlan {
+  /** As root, on the image. */
   readonly steps: readonly SetupStep[];
+  /** As the agent's user, in a workspace. */
+  readonly commands: readonly SetupCommand[];
   readonly rules: readonly EgressRule[];
   readonly key: string;
 }
@@ -17,8 +23,6 @@ const FORMAT = 1;
 
 /** Caches are in memory, and no answer is waited for. A denied request is not repeated for minutes. */
 const COMMON: Readonly<Record<string, string>> = {
-  HOME: '/root',
-  LANG: 'C.UTF-8',
   DEBIAN_FRONTEND: 'noninteractive',
   npm_config_cache: '/tmp/npm',
   npm_config_fetch_retries: '1',
@@ -32,6 +36,9 @@ const COMMON: Readonly<Record<string, string>> = {
   PIP_NO_INPUT: '1',
 };
 
+const AS_ROOT = { ...COMMON, HOME: '/root', LANG: 'C.UTF-8' };
+const SHOWN_CHARACTERS = 200;
+
 const SOURCE_OF: Readonly<Record<keyof Packages, PackageHosts>> = {
   apt: 'debian',
   npm: 'npm',
@@ -40,11 +47,18 @@ const SOURCE_OF: Readonly<Record<keyof Packages, PackageHosts>> = {
 
 /**
  * `base`: identity of the image to start from. `secrets`: what tells the versions of its secrets from others, never their values.
- * Null for a profile whose setup does nothing.
+ * `seed`: what tells the files that its commands begin with from others; null: there are none. Null for a profile whose setup does
+ * nothing.
  */
-export function planSetup(profile: Profile, base: string, secrets: readonly string[] = []): SetupPlan | null {
-  const { packages = {} } = profile.setup ?? {};
-  const env = { ...proxyEnvironment(), ...NODE_ENVIRONMENT, ...profile.env, ...COMMON };
+export function planSetup(
+  profile: Profile,
+  base: string,
+  secrets: readonly string[] = [],
+  seed: string | null = null,
+): SetupPlan | null {
+  const { packages = {}, run = [] } = profile.setup ?? {};
+  const given = { ...proxyEnvironment(), ...NODE_ENVIRONMENT, ...profile.env };
+  const env = { ...given, ...AS_ROOT };
   const steps = [
     ...step('apt', packages.apt, (names) => [
       'sh',
@@ -56,7 +70,13 @@ export function planSetup(profile: Profile, base: string, secrets: readonly stri
     ...step('npm', packages.npm, (names) => ['npm', 'install', '--global', '--', ...names]),
     ...step('pip', packages.pip, (names) => ['python3', '-m', 'pip', 'install', '--', ...names]),
   ].map((one) => ({ ...one, env }));
-  if (steps.length === 0) return null;
+  const commands = [run].flat().map((script) => ({
+    name: 'run',
+    command: ['sh', '-ec', script],
+    shown: toSingleLine(script, SHOWN_CHARACTERS),
+    env: { ...given, ...COMMON },
+  }));
+  if (steps.length === 0 && commands.length === 0) return null;
   const listed = profile.setup?.egress ?? steps.map(({ name }) => SOURCE_OF[name]);
   const rules = listed.flatMap((rule): readonly EgressRule[] =>
     typeof rule === 'string' ? PACKAGE_HOSTS[rule].map((host) => ({ host })) : [rule],
@@ -68,8 +88,10 @@ export function planSetup(profile: Profile, base: string, secrets: readonly stri
     base,
     ...made,
     ...(secrets.length === 0 ? {} : { secrets }),
+    // What is kept in HOME decides what of it is stored.
+    ...(commands.length === 0 ? {} : { commands, seed, kept: keptInHome(profile.agent) }),
   });
-  return { ...made, key: createHash('sha256').update(inputs).digest('hex') };
+  return { ...made, commands, key: createHash('sha256').update(inputs).digest('hex') };
 }
 
 function step<Name extends keyof Packages>(

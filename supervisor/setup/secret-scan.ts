@@ -1,9 +1,18 @@
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { extract } from 'tar-stream';
+import { type Extract, extract } from 'tar-stream';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { toSingleLine } from '../base/single-line.ts';
 import type { SecretSearch } from './secret-search.ts';
+
+/** One entry of a file system. */
+export interface SetupFile {
+  /** Absolute. */
+  readonly path: string;
+  /** Its name, the target of a link, and whatever else is not content. */
+  readonly metadata: Buffer;
+  readonly content: AsyncIterable<Buffer>;
+}
 
 /** Files that are named; what more there is, is not looked for. */
 const MOST_FINDINGS = 10;
@@ -24,44 +33,67 @@ export async function scanFiles(
   search: SecretSearch,
   signal: AbortSignal,
 ): Promise<SecretFinding[]> {
-  const found: SecretFinding[] = [];
-  const report = (name: string, secrets: readonly string[]): void => {
-    const path = toSingleLine(`/${search.redact(name)}`, PATH_CHARACTERS);
-    for (const secret of secrets)
-      if (!found.some((one) => one.secret === secret && one.path === path)) found.push({ secret, path });
-  };
   const entries = extract();
   const enough = new AbortController();
   const reading = pipeline(tar, entries, { signal: AbortSignal.any([signal, enough.signal]) });
   reading.catch(() => undefined);
   try {
-    for await (const entry of entries) {
-      const { name, linkname } = entry.header;
-      report(name, search.begin().read(Buffer.from([name, linkname].join('\n'))));
-      const reader = search.begin();
-      let isClean = true;
-      for await (const chunk of entry as AsyncIterable<Buffer>) {
-        if (!isClean) continue;
-        const secrets = reader.read(chunk);
-        if (secrets.length === 0) continue;
-        isClean = false;
-        report(name, secrets);
-      }
-      if (found.length >= MOST_FINDINGS) break;
-    }
+    const found = await scanEntries(entriesOf(entries), search);
     if (found.length < MOST_FINDINGS) await reading;
+    signal.throwIfAborted();
+    return found;
   } finally {
     enough.abort();
     tar.destroy();
   }
-  signal.throwIfAborted();
+}
+
+/** As `scanFiles`, for entries whose contents are read in order. Stops reading when it has found enough. */
+export async function scanEntries(
+  entries: AsyncIterable<SetupFile>,
+  search: SecretSearch,
+): Promise<SecretFinding[]> {
+  const found: SecretFinding[] = [];
+  const report = (name: string, secrets: readonly string[]): void => {
+    const path = toSingleLine(search.redact(name), PATH_CHARACTERS);
+    for (const secret of secrets)
+      if (!found.some((one) => one.secret === secret && one.path === path)) found.push({ secret, path });
+  };
+  for await (const { path, metadata, content } of entries) {
+    report(path, search.begin().read(metadata));
+    const reader = search.begin();
+    let isClean = true;
+    for await (const chunk of content) {
+      if (!isClean) continue;
+      const secrets = reader.read(chunk);
+      if (secrets.length === 0) continue;
+      isClean = false;
+      report(path, secrets);
+    }
+    if (found.length >= MOST_FINDINGS) break;
+  }
   return found.slice(0, MOST_FINDINGS);
 }
 
+async function* entriesOf(entries: Extract): AsyncGenerator<SetupFile> {
+  for await (const entry of entries) {
+    const { name, linkname } = entry.header;
+    yield {
+      path: `/${name}`,
+      metadata: Buffer.from([name, linkname].join('\n')),
+      content: entry as AsyncIterable<Buffer>,
+    };
+  }
+}
+
 /** The error of a setup that left a secret in its image. */
-export function leftSecretsError(profile: string, findings: readonly SecretFinding[]): HoldfastError {
+export function leftSecretsError(
+  profile: string,
+  findings: readonly SecretFinding[],
+  place = 'its image',
+): HoldfastError {
   const where = findings.map(({ secret, path }) => `${secret} in ${path}`).join(', ');
-  return new HoldfastError('setup_failed', `The setup of ${profile} left a secret in its image`, {
+  return new HoldfastError('setup_failed', `The setup of ${profile} left a secret in ${place}`, {
     why: `found ${where}${findings.length === MOST_FINDINGS ? ' and perhaps elsewhere' : ''}`,
     next: 'nothing of it was kept; install that package without the secret, or put it into the image by yourself, without the file',
     details: { findings: findings.map((finding) => ({ ...finding })) },

@@ -3,17 +3,21 @@ import { PROFILE_DEFAULTS, type Profile } from '../../protocol/profile.ts';
 import { SETUP_TIMEOUT_MS } from '../../protocol/setup.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { Ids } from '../base/ids.ts';
+import { environmentOfSecrets } from '../base/secret-environment.ts';
 import type { Log } from '../base/log.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { Policies } from '../egress/policies.ts';
-import type { Engine, PreparedImage, SandboxSpec, WorkspaceSpec } from '../engine/port.ts';
+import type { Engine, PreparedImage, PrepareIo, SandboxSpec, WorkspaceSpec } from '../engine/port.ts';
 import type { Home } from '../store/home.ts';
-import type { SetupRow, SetupRows } from '../store/setups.ts';
+import type { SetupRow, SetupRows, SetupTemplate } from '../store/setups.ts';
 import type { SetupPlan } from './plan.ts';
-import { leftSecretsError, scanFiles } from './secret-scan.ts';
+import { keptInHome } from '../../protocol/agent-home.ts';
+import { leftSecretsError, scanEntries, scanFiles, type SecretFinding } from './secret-scan.ts';
 import type { SetupSecret } from './secret-parts.ts';
 import { SecretRedaction, SecretSearch } from './secret-search.ts';
+import { requireWithinLimits, runCommands, type SetupSeed, type SetupSidecar } from './setup-commands.ts';
 import { SetupLog } from './setup-log.ts';
+import type { TemplateCapture } from './template-capture.ts';
 
 /** How often a line of output is reported to the client. */
 const REPORT_MS = 250;
@@ -28,6 +32,9 @@ export interface SetupRunsOptions {
   readonly owner: () => { readonly uid: number; readonly gid: number };
   /** Whether the agent container of this sandbox takes requests. Waits for it. */
   readonly takesRequests: (sandboxId: string) => Promise<boolean>;
+  /** Connects to the sidecar of this sandbox. */
+  readonly connect: (sandboxId: string) => Promise<SetupSidecar>;
+  readonly templates: TemplateCapture;
   readonly ids: Ids;
   readonly log: Log;
   readonly now: () => number;
@@ -37,6 +44,8 @@ export interface SetupRequest {
   readonly profile: Profile;
   /** The image to start from; the engine has it. */
   readonly image: string;
+  /** What the workspace of its commands begins with; null: nothing. */
+  readonly seed: SetupSeed | null;
   /** Called with what the setup does. */
   readonly reportProgress: (stage: string) => void;
   /** Called with what its log keeps. */
@@ -51,23 +60,38 @@ export interface FinishedSetup {
   readonly image: PreparedImage;
 }
 
-type SetupSandbox = Pick<SetupRow, 'id' | 'backing' | 'uid' | 'gid'>;
+/** One setup under way. */
+interface Running {
+  readonly plan: SetupPlan;
+  readonly secrets: readonly SetupSecret[];
+  readonly row: SetupSandbox & Pick<SetupRow, 'baseImage'>;
+  readonly profile: Profile;
+  readonly seed: SetupSeed | null;
+  readonly output: SetupLog;
+  readonly reportProgress: (stage: string) => void;
+  readonly signal: AbortSignal;
+}
+
+type SetupSandbox = Pick<SetupRow, 'id' | 'profile' | 'backing' | 'uid' | 'gid' | 'hasCommands'>;
 
 /**
  * Runs setups. Each has a sidecar of its own, for its network, and a container that is removed with it; it sees no workspace and no
- * code. Its image counts when a sandbox has started from it.
+ * code. Its image counts when a sandbox has started from it. Its commands run in that sandbox, in a workspace that is removed after
+ * what they left has been stored.
  */
 export class SetupRuns {
   readonly #options: SetupRunsOptions;
   /** Their logs, by id. */
   readonly #running = new Map<string, SetupLog>();
+  /** Setups whose sidecar removes their files. */
+  readonly #removing = new Set<string>();
 
   constructor(options: SetupRunsOptions) {
     this.#options = options;
   }
 
   isRunning(id: string): boolean {
-    return this.#running.has(id);
+    return this.#running.has(id) || this.#removing.has(id);
   }
 
   /** Does nothing for a setup that does not run. */
@@ -79,13 +103,14 @@ export class SetupRuns {
   async run(
     plan: SetupPlan,
     secrets: readonly SetupSecret[],
-    { profile, image, reportProgress, onOutput, recordUse, signal }: SetupRequest,
+    { profile, image, seed, reportProgress, onOutput, recordUse, signal }: SetupRequest,
   ): Promise<FinishedSetup> {
     const { rows, ids, owner, engine, home, log, now } = this.#options;
     const id = ids.next('setup');
     const { localPaths } = engine.capabilities();
     const row = {
       ...{ id, profile: profile.name, key: plan.key, ...owner(), baseImage: image, startedAt: now() },
+      hasCommands: plan.commands.length > 0,
       backing: localPaths ? ('directory' as const) : ('volume' as const),
     };
     const limit = profile.setup?.timeout ?? SETUP_TIMEOUT_MS;
@@ -100,9 +125,10 @@ export class SetupRuns {
       rows.begin(row);
       await failpoint('setup.after-intent');
       const either = AbortSignal.any([signal, late]);
-      const made = await this.#prepare(plan, secrets, row, profile, output, reportProgress, either);
-      await this.#requireUsable(made, row, profile, either);
-      const prepared = { image: made.reference, imageId: made.imageId, bytes: made.bytes };
+      const running = { plan, secrets, row, profile, seed, output, reportProgress, signal: either };
+      const made = await this.#prepare(running);
+      const template = await this.#tryImage(made, running);
+      const prepared = { image: made.reference, imageId: made.imageId, bytes: made.bytes, template };
       rows.finish(id, now(), prepared, () => recordUse?.(made.reference));
       log.info('prepared an image', { profile: profile.name, setup: id, bytes: made.bytes });
       return { id, image: made };
@@ -121,19 +147,10 @@ export class SetupRuns {
     }
   }
 
-  async #prepare(
-    plan: SetupPlan,
-    secrets: readonly SetupSecret[],
-    row: SetupSandbox & Pick<SetupRow, 'baseImage'>,
-    profile: Profile,
-    output: SetupLog,
-    reportProgress: (stage: string) => void,
-    signal: AbortSignal,
-  ): Promise<PreparedImage> {
-    const { engine, policies, egress, rows } = this.#options;
+  async #prepare(running: Running): Promise<PreparedImage> {
+    const { engine, policies, egress } = this.#options;
+    const { plan, secrets, row, profile, reportProgress, signal } = running;
     const sandbox = sandboxOf(row, profile);
-    let step = '';
-    let reportedAt = 0;
     signal.throwIfAborted();
     reportProgress('setup');
     await engine.createWorkspace(sandbox.workspace);
@@ -145,58 +162,53 @@ export class SetupRuns {
       { sandbox, image: row.baseImage, steps: plan.steps, secrets },
       {
         signal,
-        onStep: (name) => {
-          step = name;
-          rows.recordStep(row.id, name);
-          output.flush();
-          output.append(Buffer.from(`== ${name}\n`));
-          reportProgress(`setup: ${name}`);
-        },
-        ...(secrets.length === 0
+        ...this.#reporting(running),
+        // Without a step of its own the image is the base, to which nothing was given.
+        ...(secrets.length === 0 || plan.steps.length === 0
           ? {}
           : {
-              inspect: async (files) => {
-                output.flush();
-                reportProgress('setup: searching the image for secrets');
-                const found = await scanFiles(files, new SecretSearch(secrets), signal);
-                output.append(
-                  Buffer.from(
-                    `== ${found.length === 0 ? 'no secret is in the image' : 'secrets are in the image'}\n`,
-                  ),
-                );
-                if (found.length > 0) throw leftSecretsError(profile.name, found);
-              },
+              inspect: (files) =>
+                requireNoSecrets(running, 'its image', (search) => scanFiles(files, search, signal)),
             }),
-        onOutput: (chunk, stream) => {
-          output.appendOutput(chunk, stream);
-          const at = performance.now();
-          if (at - reportedAt < REPORT_MS) return;
-          reportedAt = at;
-          reportProgress(`setup: ${step}: ${output.lastLine}`);
-        },
       },
     );
   }
 
-  /** What a setup leaves may not start: it was root. Nothing of the image runs but our runner. The image is removed if it is of no use. */
-  async #requireUsable(
-    { reference }: PreparedImage,
-    row: SetupSandbox,
-    profile: Profile,
-    signal: AbortSignal,
-  ): Promise<void> {
-    const { engine, takesRequests, log } = this.#options;
-    const { id } = row;
+  /** Puts steps and output into the log, and tells the client. */
+  #reporting({ row, output, reportProgress }: Running): Pick<PrepareIo, 'onStep' | 'onOutput'> {
+    let step = '';
+    let reportedAt = 0;
+    return {
+      onStep: (name) => {
+        step = name;
+        this.#options.rows.recordStep(row.id, name);
+        output.flush();
+        output.append(Buffer.from(`== ${name}\n`));
+        reportProgress(`setup: ${name}`);
+      },
+      onOutput: (chunk, stream) => {
+        output.appendOutput(chunk, stream);
+        const at = performance.now();
+        if (at - reportedAt < REPORT_MS) return;
+        reportedAt = at;
+        reportProgress(`setup: ${step}: ${output.lastLine}`);
+      },
+    };
+  }
+
+  /** Starts a sandbox from the image and runs the commands there. The image is removed if it is of no use. */
+  async #tryImage({ reference }: PreparedImage, running: Running): Promise<SetupTemplate | null> {
+    const { engine, templates, log } = this.#options;
+    const { id } = running.row;
     try {
-      signal.throwIfAborted();
-      await engine.startSandbox({ ...sandboxOf(row, profile), image: reference }).catch((error: unknown) => {
-        const failure = HoldfastError.from(error);
-        throw failure.code === 'engine_unavailable' ? failure : unusableError(failure.sentence, failure);
-      });
-      if (!(await takesRequests(id))) throw unusableError('nothing in it takes requests', undefined);
-      signal.throwIfAborted();
+      await this.#requireUsable(reference, running);
+      return running.plan.commands.length === 0 ? null : await this.#runCommands(running);
     } catch (error) {
-      this.addToLog(id, `[image] ${HoldfastError.from(error).sentence}\n`);
+      await templates
+        .remove(id)
+        .catch((left: unknown) =>
+          log.warn('what a setup stored stays; the next start removes it', { setup: id, error: left }),
+        );
       const object = { objectId: reference, name: reference, sessionId: id, container: null };
       await engine
         .removeSandbox(id, 0)
@@ -206,22 +218,109 @@ export class SetupRuns {
     }
   }
 
+  /** What a setup leaves may not start: it was root. Nothing of the image runs but our runner. */
+  async #requireUsable(image: string, { plan, row, profile, signal }: Running): Promise<void> {
+    const { engine, takesRequests } = this.#options;
+    const spec = { ...sandboxOf(row, profile), image, hasSecretsFolder: plan.commands.length > 0 };
+    try {
+      signal.throwIfAborted();
+      await engine.startSandbox(spec).catch((error: unknown) => {
+        const failure = HoldfastError.from(error);
+        throw failure.code === 'engine_unavailable' ? failure : unusableError(failure.sentence, failure);
+      });
+      if (!(await takesRequests(row.id))) throw unusableError('nothing in it takes requests', undefined);
+      signal.throwIfAborted();
+    } catch (error) {
+      this.addToLog(row.id, `[image] ${HoldfastError.from(error).sentence}\n`);
+      throw error;
+    }
+  }
+
+  async #runCommands(running: Running): Promise<SetupTemplate> {
+    const { engine, connect, templates } = this.#options;
+    const { plan, secrets, row, profile, seed, output, reportProgress, signal } = running;
+    const sidecar = await connect(row.id);
+    try {
+      const inEnvironment = environmentOfSecrets(secrets);
+      const commands = plan.commands.map((one) => ({ ...one, env: { ...inEnvironment, ...one.env } }));
+      await runCommands(
+        engine,
+        sidecar,
+        { sandboxId: row.id, profile, commands, secrets, seed },
+        { ...this.#reporting(running), signal },
+      );
+    } finally {
+      sidecar.close();
+    }
+    await failpoint('setup.after-run');
+    output.flush();
+    reportProgress('setup: storing what its commands left');
+    const template = await templates.capture(row.id, {
+      kept: keptInHome(profile.agent),
+      inspect: async (files) => {
+        if (secrets.length > 0)
+          await requireNoSecrets(running, 'the files of new sessions', (search) =>
+            scanEntries(files, search),
+          );
+      },
+      signal,
+    });
+    requireWithinLimits(profile, template);
+    await failpoint('setup.after-template');
+    return template;
+  }
+
   /** Also what an earlier supervisor left of it. */
   async removeContainers(row: SetupSandbox): Promise<void> {
     const { engine, policies, egress } = this.#options;
     egress.setLive(row.id, false);
     policies.withdraw(row.id);
-    await engine.removeSandbox(row.id, 0);
-    // Nothing is ever written there.
-    await engine.deleteWorkspace(workspaceOf(row));
+    this.#removing.add(row.id);
+    try {
+      await engine.stopAgent(row.id, 0);
+      await this.#clearFiles(row);
+      await engine.removeSandbox(row.id, 0);
+      await engine.deleteWorkspace(workspaceOf(row));
+    } finally {
+      this.#removing.delete(row.id);
+    }
   }
+
+  /** Only a sidecar opens what commands wrote. */
+  async #clearFiles(row: SetupSandbox): Promise<void> {
+    const { engine, connect } = this.#options;
+    if (!row.hasCommands) return;
+    await engine.createWorkspace(workspaceOf(row));
+    await engine.startSidecar(sandboxOf(row, { name: row.profile, runtime: 'default' }));
+    const sidecar = await connect(row.id);
+    try {
+      await sidecar.clearWorkspace();
+      await sidecar.clearHome();
+    } finally {
+      sidecar.close();
+    }
+  }
+}
+
+/** Errors: `setup_failed` with the paths. */
+async function requireNoSecrets(
+  { secrets, output, reportProgress, profile }: Running,
+  place: string,
+  scan: (search: SecretSearch) => Promise<SecretFinding[]>,
+): Promise<void> {
+  output.flush();
+  reportProgress(`setup: searching ${place} for secrets`);
+  const found = await scan(new SecretSearch(secrets));
+  const where = place.replace(/^its/, 'the');
+  output.append(Buffer.from(`== ${found.length === 0 ? 'no secret is' : 'secrets are'} in ${where}\n`));
+  if (found.length > 0) throw leftSecretsError(profile.name, found, place);
 }
 
 function workspaceOf({ id, backing, uid, gid }: SetupSandbox): WorkspaceSpec {
   return { sessionId: id, backing, uid, gid };
 }
 
-function sandboxOf(row: SetupSandbox, profile: Profile): SandboxSpec {
+function sandboxOf(row: SetupSandbox, profile: Pick<Profile, 'name' | 'limits' | 'runtime'>): SandboxSpec {
   return {
     sessionId: row.id,
     generation: 1,

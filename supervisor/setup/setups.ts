@@ -4,7 +4,7 @@ import type { SetupStatus } from '../../protocol/setup.ts';
 import type { EventEntry } from '../../protocol/events.ts';
 import type { SecretStore } from '../secrets/secret-store.ts';
 import type { Profiles } from '../store/profiles.ts';
-import type { SetupRow } from '../store/setups.ts';
+import type { SetupRow, SetupTemplate } from '../store/setups.ts';
 import { planSetup, type SetupPlan } from './plan.ts';
 import type { SetupSecret } from './secret-parts.ts';
 import { readSetupLog } from './setup-log.ts';
@@ -51,6 +51,7 @@ export class Setups {
       const prepared = await this.#intactImage(earlier);
       if (prepared !== null) return prepared;
       rows.markRemoved(earlier.id);
+      await this.#options.templates.remove(earlier.id);
     }
     return (await this.#run(plan, request)).image.reference;
   }
@@ -63,7 +64,7 @@ export class Setups {
     const plan = await this.#plan(request);
     if (plan === null) {
       throw new HoldfastError('invalid_state', `The profile ${request.profile.name} has no setup`, {
-        next: 'list what it installs in `setup.packages` of holdfast.yaml, and deploy it',
+        next: 'list what it installs in `setup.packages` of holdfast.yaml, or what it runs in `setup.run`, and deploy it',
       });
     }
     return (await this.#run(plan, request)).id;
@@ -105,10 +106,12 @@ export class Setups {
   /** Runs after a start and when the engine is back: removes what a killed supervisor's setups left. */
   async recover(): Promise<void> {
     const { rows, log, now } = this.#options;
+    await this.#removeLeftTemplates();
     for (const row of rows.list()) {
       if (row.state !== 'running' || this.#runs.isRunning(row.id)) continue;
       try {
         await this.#runs.removeContainers(row);
+        await this.#options.templates.remove(row.id);
         rows.fail(
           row.id,
           now(),
@@ -120,6 +123,26 @@ export class Setups {
       } catch (error) {
         log.warn('cannot remove what a setup left; the next start tries again', { setup: row.id, error });
       }
+    }
+  }
+
+  /** What new sessions of a profile begin with that starts from this image; null: the files of the profile. */
+  templateOf(image: string): { readonly setupId: string; readonly template: SetupTemplate } | null {
+    const row = this.#options.rows.findByImage(image);
+    const template = row?.template ?? null;
+    return row === null || template === null ? null : { setupId: row.id, template };
+  }
+
+  /** Of setups that no image is left of. */
+  async #removeLeftTemplates(): Promise<void> {
+    const { rows, templates, log } = this.#options;
+    try {
+      for (const id of await templates.list()) {
+        const state = rows.get(id)?.state;
+        if (state !== 'done' && state !== 'running') await templates.remove(id);
+      }
+    } catch (error) {
+      log.warn('cannot remove what setups left; the next start tries again', { error });
     }
   }
 
@@ -136,9 +159,10 @@ export class Setups {
 
   /** The image of a setup was removed. Of a profile that is undeployed, nothing is remembered then. */
   async recordImageRemoved(setupId: string): Promise<void> {
-    const { rows, profiles } = this.#options;
+    const { rows, profiles, templates } = this.#options;
     const row = rows.get(setupId);
     rows.markRemoved(setupId);
+    await templates.remove(setupId);
     if (row !== null && !profiles.list().some(({ name }) => name === row.profile))
       await this.#forget(setupId);
   }
@@ -161,7 +185,7 @@ export class Setups {
     return image !== null && imageId !== null && (await images.id(image)) === imageId ? image : null;
   }
 
-  async #plan({ profile, image }: SetupRequest): Promise<SetupPlan | null> {
+  async #plan({ profile, image, seed }: SetupRequest): Promise<SetupPlan | null> {
     const { images } = this.#options.engine;
     if (await images.isPrepared(image)) {
       throw new HoldfastError('not_supported', `${image} cannot be the image of a profile`, {
@@ -173,7 +197,7 @@ export class Setups {
       const known = this.#options.secrets.describe(profile.name, name);
       return known === null ? name : `${known.profile ?? ''}/${name}/${known.version}`;
     });
-    return planSetup(profile, await images.identity(image), versions);
+    return planSetup(profile, await images.identity(image), versions, seed?.hash ?? null);
   }
 
   async #run(plan: SetupPlan, request: SetupRequest): Promise<FinishedSetup> {
@@ -207,12 +231,18 @@ export class Setups {
 }
 
 function view(row: SetupRow, current: ReadonlySet<string>): SetupStatus {
-  const { id, profile, state, step, error, baseImage, image, bytes } = row;
+  const { id, profile, state, step, error, baseImage, image, bytes, template } = row;
   const iso = (ms: number): string => new Date(ms).toISOString();
   return {
     ...{ id, profile, state, step, error, baseImage, image, bytes },
     startedAt: iso(row.startedAt),
     endedAt: row.endedAt === null ? null : iso(row.endedAt),
+    template:
+      template === null ? null : { workspace: extentOf(template.workspace), home: extentOf(template.home) },
     current: image !== null && current.has(image),
   };
+}
+
+function extentOf({ files, bytes }: SetupTemplate['home']): { files: number; bytes: number } {
+  return { files, bytes };
 }

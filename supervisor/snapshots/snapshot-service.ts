@@ -11,6 +11,7 @@ import type { SnapshotFilter, SnapshotPatch, SnapshotRow, Snapshots } from '../s
 import type { Turns } from '../store/turns.ts';
 import type { WorkspaceBases } from '../store/workspace-bases.ts';
 import type { LineageStores } from './store/lineage-stores.ts';
+import { isSetupStore } from './setup-templates.ts';
 import type { SnapshotRequest, CreatedSnapshot, SnapshotCreation } from './snapshot-creation.ts';
 import { SnapshotViews } from './snapshot-views.ts';
 
@@ -217,6 +218,7 @@ export class SnapshotService {
     const { stores, snapshots, reviewRows, bases, sessions, log } = this.#options;
     const isInUse = (sessionId: string): boolean => sessions.get(sessionId)?.deletedAt === null;
     const none = (): boolean =>
+      !isSetupStore(lineage) &&
       snapshots.listByLineage(lineage).length === 0 &&
       reviewRows.roots(lineage).length === 0 &&
       !bases.listByLineage(lineage).some(({ sessionId }) => isInUse(sessionId));

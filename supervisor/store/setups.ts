@@ -2,8 +2,24 @@ import { z } from 'zod';
 import { ErrorDataSchema } from '../../protocol/error-data.ts';
 import type { HoldfastError } from '../../protocol/errors.ts';
 import { SETUP_STATES } from '../../protocol/setup.ts';
-import { count, json, parseRow, time, toJson } from './columns.ts';
+import { RootHashSchema } from '../../snapshot-format/sidecar-calls.ts';
+import { count, flag, json, parseRow, time, toColumn, toJson } from './columns.ts';
 import type { Database } from './database.ts';
+
+const TemplateTreeSchema = z.object({
+  root: RootHashSchema,
+  files: count,
+  directories: count,
+  bytes: count,
+});
+const SetupTemplateSchema = z.object({
+  workspace: TemplateTreeSchema,
+  home: TemplateTreeSchema,
+  /** HOME without what the profile keeps from sandbox to sandbox. */
+  rest: RootHashSchema,
+});
+/** What new sessions begin with. */
+export type SetupTemplate = z.output<typeof SetupTemplateSchema>;
 
 const SetupRowSchema = z.object({
   id: z.string(),
@@ -17,10 +33,14 @@ const SetupRowSchema = z.object({
   uid: z.int(),
   gid: z.int(),
   baseImage: z.string(),
+  /** It runs commands in a workspace. */
+  hasCommands: flag,
   /** Name and id of the prepared image; null unless `done`. */
   image: z.string().nullable(),
   imageId: z.string().nullable(),
   bytes: count.nullable(),
+  /** Null unless `done`, and without commands. */
+  template: json(SetupTemplateSchema).nullable(),
   error: json(z.object({ message: z.string(), data: ErrorDataSchema })).nullable(),
   startedAt: time,
   endedAt: time.nullable(),
@@ -29,8 +49,15 @@ export type SetupRow = z.output<typeof SetupRowSchema>;
 
 export type NewSetupRow = Omit<
   SetupRow,
-  'state' | 'step' | 'image' | 'imageId' | 'bytes' | 'error' | 'endedAt'
+  'state' | 'step' | 'image' | 'imageId' | 'bytes' | 'template' | 'error' | 'endedAt'
 >;
+
+export interface FinishedSetupFields {
+  readonly image: string;
+  readonly imageId: string;
+  readonly bytes: number;
+  readonly template: SetupTemplate | null;
+}
 
 /** Setups. A row that is `running` is the intent: it is stored before anything of the setup exists. */
 export class SetupRows {
@@ -42,14 +69,15 @@ export class SetupRows {
 
   begin(row: NewSetupRow): void {
     this.#database.run(
-      `INSERT INTO setups (id, profile, key, state, step, backing, uid, gid, baseImage, startedAt)
-       VALUES (?, ?, ?, 'running', 'start', ?, ?, ?, ?, ?)`,
+      `INSERT INTO setups (id, profile, key, state, step, backing, uid, gid, hasCommands, baseImage, startedAt)
+       VALUES (?, ?, ?, 'running', 'start', ?, ?, ?, ?, ?, ?)`,
       row.id,
       row.profile,
       row.key,
       row.backing,
       row.uid,
       row.gid,
+      toColumn(row.hasCommands),
       row.baseImage,
       row.startedAt,
     );
@@ -63,15 +91,16 @@ export class SetupRows {
   finish(
     id: string,
     at: number,
-    { image, imageId, bytes }: { readonly image: string; readonly imageId: string; readonly bytes: number },
+    { image, imageId, bytes, template }: FinishedSetupFields,
     alongside?: () => void,
   ): void {
     this.#database.transaction(() => {
       this.#database.run(
-        "UPDATE setups SET state = 'done', image = ?, imageId = ?, bytes = ?, endedAt = ? WHERE id = ? AND state = 'running'",
+        "UPDATE setups SET state = 'done', image = ?, imageId = ?, bytes = ?, template = ?, endedAt = ? WHERE id = ? AND state = 'running'",
         image,
         imageId,
         bytes,
+        template === null ? null : toJson(template),
         at,
         id,
       );
@@ -92,7 +121,7 @@ export class SetupRows {
   /** Its image is gone. */
   markRemoved(id: string): void {
     this.#database.run(
-      "UPDATE setups SET state = 'removed', image = NULL, imageId = NULL WHERE id = ? AND state = 'done'",
+      "UPDATE setups SET state = 'removed', image = NULL, imageId = NULL, template = NULL WHERE id = ? AND state = 'done'",
       id,
     );
   }
@@ -103,6 +132,12 @@ export class SetupRows {
       "SELECT * FROM setups WHERE key = ? AND state = 'done' ORDER BY startedAt DESC, id LIMIT 1",
       key,
     );
+    return row === undefined ? null : parseRow(SetupRowSchema, 'setups', row);
+  }
+
+  /** The setup that made a prepared image that is there, as far as is known. */
+  findByImage(image: string): SetupRow | null {
+    const row = this.#database.get("SELECT * FROM setups WHERE image = ? AND state = 'done'", image);
     return row === undefined ? null : parseRow(SetupRowSchema, 'setups', row);
   }
 

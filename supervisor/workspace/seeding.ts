@@ -9,13 +9,14 @@ import type { EventLog } from '../history/event-log.ts';
 import type { Database } from '../store/database.ts';
 import type { Home } from '../store/home.ts';
 import type { Operation, Operations } from '../store/operations.ts';
-import type { Profiles } from '../store/profiles.ts';
+import type { ProfileRow, Profiles } from '../store/profiles.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
 import { FilesConnection } from './files-connection.ts';
 import { readRange, type SeedItem, seedItems } from '../profiles/seed-source.ts';
 
 export const SEED = 'workspace.seed';
+const HOME_IS_NEW = 'home-is-new';
 
 const PART_BYTES = 2 ** 20;
 const PART_ENTRIES = 500;
@@ -24,6 +25,27 @@ const PIECE_BYTES = 4 * 2 ** 20;
 /** A deploy during the copy removes the code that is being copied. */
 const MAX_ATTEMPTS = 3;
 
+/** `isNew`: all of HOME is to be filled, as was found out at an earlier attempt. `markNew` remembers that. */
+export interface FilledHome {
+  readonly isNew: boolean;
+  markNew(): void;
+}
+
+/** What workspaces of a profile begin with that its setup has left. */
+export interface WorkspaceTemplates {
+  has(profile: Pick<ProfileRow, 'config'>): boolean;
+  /**
+   * Fills the workspace and HOME of a session. The caller holds the session's mutex; the sidecar runs, and no process of the agent. May
+   * be repeated after a crash. A HOME in which the agent has something keeps that. `record` is part of the transaction that ends the
+   * seeding. Errors: `not_found` when it was removed meanwhile.
+   */
+  fill(
+    row: SessionRow,
+    profile: ProfileRow,
+    home: FilledHome,
+  ): Promise<Seeded & { readonly record: () => void }>;
+}
+
 export interface SeedingOptions {
   readonly home: Pick<Home, 'deploy' | 'deployedGitHistory'>;
   readonly database: Database;
@@ -31,6 +53,7 @@ export interface SeedingOptions {
   readonly profiles: Profiles;
   readonly events: EventLog;
   readonly dial: (sessionId: string) => Promise<Duplex>;
+  readonly templates: WorkspaceTemplates;
 }
 
 interface Seeded {
@@ -55,7 +78,7 @@ export class Seeding {
 
   /** The workspace will be filled before its next use. Part of the caller's transaction. */
   recordIntent(sessionId: string, profile: Profile): void {
-    if (seedOf(profile) === null) return;
+    if (seedOf(profile) === null && !this.#options.templates.has({ config: profile })) return;
     this.#settled.delete(sessionId);
     if (this.#intent(sessionId) !== null) return;
     this.#options.operations.begin({ kind: SEED, sessionId, data: {} });
@@ -96,25 +119,32 @@ export class Seeding {
 
   /** False while the profile is not deployed. */
   async #seed(row: SessionRow, intent: Operation): Promise<boolean> {
-    const { profiles, database, operations, events } = this.#options;
+    const { profiles, database, operations, events, templates } = this.#options;
     for (let attempt = 1; ; attempt += 1) {
       const profile = profiles.get(row.profile);
       if (profile === null) return false;
-      const items = this.itemsOf(row);
       try {
-        const done = items === null ? null : await this.#copy(row.id, items);
+        const filled = templates.has(profile)
+          ? await templates.fill(row, profile, this.#homeOf(intent))
+          : null;
+        const done = filled ?? (await this.#copyProject(row));
         if (done !== null) await this.seeded.run(row);
         await failpoint('seed.before-end');
         database.transaction(() => {
           if (done !== null)
             events.append(row.id, [
-              { type: 'workspace.seeded', data: { ...done, codeVersion: profile.version } },
+              {
+                type: 'workspace.seeded',
+                data: { files: done.files, bytes: done.bytes, codeVersion: profile.version },
+              },
             ]);
+          filled?.record();
           operations.finish(intent, {});
         });
         return true;
       } catch (error) {
-        const isReplaced = profiles.get(row.profile)?.version !== profile.version;
+        const now = profiles.get(row.profile);
+        const isReplaced = now?.version !== profile.version || now.image !== profile.image;
         const isGone =
           hasErrorCode(error, 'ENOENT') || (error instanceof HoldfastError && error.code === 'not_found');
         if (!isReplaced || !isGone || attempt === MAX_ATTEMPTS) throw error;
@@ -122,13 +152,28 @@ export class Seeding {
     }
   }
 
-  async #copy(sessionId: string, items: AsyncIterable<SeedItem>): Promise<Seeded> {
-    const files = await FilesConnection.open(() => this.#options.dial(sessionId), sessionId);
-    try {
-      return await copyInto(files, items);
-    } finally {
-      files.close();
-    }
+  #homeOf(intent: Operation): FilledHome {
+    const isNew = this.#intent(intent.sessionId ?? '')?.step === HOME_IS_NEW;
+    return { isNew, markNew: () => void this.#options.operations.recordStep(intent, HOME_IS_NEW, {}) };
+  }
+
+  async #copyProject(row: SessionRow): Promise<Seeded | null> {
+    const items = this.itemsOf(row);
+    return items === null ? null : await seedWorkspace(this.#options.dial, row.id, items);
+  }
+}
+
+/** Copies items into the workspace of a sandbox whose sidecar runs. Existing files stay. */
+export async function seedWorkspace(
+  dial: SeedingOptions['dial'],
+  sandboxId: string,
+  items: AsyncIterable<SeedItem>,
+): Promise<Seeded> {
+  const files = await FilesConnection.open(() => dial(sandboxId), sandboxId);
+  try {
+    return await copyInto(files, items);
+  } finally {
+    files.close();
   }
 }
 

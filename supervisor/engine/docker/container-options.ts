@@ -12,6 +12,7 @@ const MIB = 1024 * 1024;
 const SIDECAR_MEMORY = 512 * MIB;
 const PROXY_MEMORY = 256 * MIB;
 const PROXY_PIDS = 64;
+const SECRETS_MEMORY = 16 * MIB;
 /** Below those of sessions, and above those of people: nothing else runs as it. */
 const PROXY_UID = 64_321;
 /** Capabilities that a helper container needs to give a folder to a session's uid, and no others. */
@@ -122,6 +123,11 @@ export function agentOptions(
       Tmpfs: {
         // Builds and installers execute files in /tmp.
         '/tmp': `rw,exec,nosuid,nodev,mode=1777,size=${tmpBytes}`,
+        ...(spec.hasSecretsFolder === true
+          ? {
+              [IN_SANDBOX.secrets]: `rw,noexec,nosuid,nodev,mode=700,uid=${spec.uid},gid=${spec.gid},size=${SECRETS_MEMORY}`,
+            }
+          : {}),
       },
     },
   };

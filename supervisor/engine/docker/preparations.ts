@@ -5,6 +5,7 @@ import { HoldfastError } from '../../../protocol/errors.ts';
 import { SETUP_DISK_BYTES } from '../../../protocol/setup.ts';
 import { IN_SANDBOX } from '../../../sidecar/wire.ts';
 import { failpoint } from '../../base/failpoints.ts';
+import { environmentOfSecrets } from '../../base/secret-environment.ts';
 import type { PreparedImage, PrepareIo, PrepareSpec, SetupStep } from '../port.ts';
 import type { DockerApi } from './api.ts';
 import { setupOptions } from './container-options.ts';
@@ -13,7 +14,7 @@ import type { Execs } from './exec.ts';
 import { LABEL, type Naming } from './labels.ts';
 import type { MountStrategy, SandboxMounts } from './mount-strategy.ts';
 import { CreatedReply, ImageReply, parseReply } from './replies.ts';
-import { watchSize } from './size-watch.ts';
+import { watchSize } from '../../base/size-watch.ts';
 
 /** A layer of several gigabytes takes minutes on a slow disk. */
 const COMMIT_MS = 15 * 60_000;
@@ -22,8 +23,6 @@ const END_SECONDS = 1;
 const MEASURE_MS = 3000;
 
 const BUSYBOX = `${IN_SANDBOX.runtime}/busybox`;
-/** Below a tmpfs of the setup's container. */
-const SECRETS_FOLDER = '/run/secrets';
 
 /** What a setup sees of a sandbox: our programs and the files of its network. User names are the image's, which packages change. */
 const MOUNTED: readonly string[] = [IN_SANDBOX.runtime, '/etc/hosts', '/etc/hostname', '/etc/resolv.conf'];
@@ -66,7 +65,7 @@ export class Preparations {
         if (found) tooLarge.abort(diskLimitError());
       });
       for (const secret of spec.secrets) await this.#writeSecret(what, id, secret);
-      const secrets = environmentOf(spec.secrets);
+      const secrets = environmentOfSecrets(spec.secrets);
       for (const step of spec.steps) {
         const env = { ...secrets, ...step.env };
         await this.#run(what, id, { ...step, env }, { ...io, signal });
@@ -142,7 +141,7 @@ export class Preparations {
     id: string,
     { name, value }: { readonly name: string; readonly value: Buffer },
   ): Promise<void> {
-    const script = `umask 077 && "$0" mkdir -p ${SECRETS_FOLDER} && exec "$0" cat > "${SECRETS_FOLDER}/$1"`;
+    const script = `umask 077 && "$0" mkdir -p ${IN_SANDBOX.secrets} && exec "$0" cat > "${IN_SANDBOX.secrets}/$1"`;
     const exec = await this.#options.execs.run(what, id, {
       execId: 'secret',
       command: [BUSYBOX, 'sh', '-c', script, BUSYBOX, name],
@@ -211,16 +210,6 @@ export class Preparations {
     const bytes = Math.max(0, (made.Size ?? 0) - (before.Size ?? 0));
     return { reference: `${repository}:${tag}`, imageId: made.Id, bytes };
   }
-}
-
-/** What can be a variable: text without NUL. */
-function environmentOf(secrets: PrepareSpec['secrets']): Record<string, string> {
-  return Object.fromEntries(
-    secrets.flatMap(({ name, value }) => {
-      const text = value.toString('utf8');
-      return Buffer.from(text).equals(value) && !text.includes('\0') ? [[name, text]] : [];
-    }),
-  );
 }
 
 function diskLimitError(): HoldfastError {

@@ -23,6 +23,7 @@ import { restoreEvents } from './022-restore-events.ts';
 import { promotedArtifacts } from './023-promoted-artifacts.ts';
 import { attachments } from './024-attachments.ts';
 import { moves } from './025-moves.ts';
+import { setupTemplates } from './026-setup-templates.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -57,4 +58,5 @@ export const MIGRATIONS: readonly Migration[] = [
   promotedArtifacts,
   attachments,
   moves,
+  setupTemplates,
 ];

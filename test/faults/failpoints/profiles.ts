@@ -56,7 +56,8 @@ export async function deployScenario(point: FailpointName): Promise<void> {
 }
 
 /** A package that the image has: installing it needs no network. */
-const PRESENT = 'setup: { packages: { pip: [pip] }, egress: [] }\n';
+const PRESENT =
+  'setup: { packages: { pip: [pip] }, run: "echo made > made; echo home > ~/.made", egress: [] }\n';
 
 export async function setupScenario(point: FailpointName): Promise<void> {
   const at = await sharedHome();
@@ -82,16 +83,41 @@ export async function setupScenario(point: FailpointName): Promise<void> {
     ['failed', false],
   ]);
   const id = await createSession(at, profile);
-  expect(await runTurn(at, id, 'echo it runs')).toBe('it runs\n');
+  expect(await runTurn(at, id, 'cat made ~/.made')).toBe('made\nhome\n');
   await at.call('session/stop', { session: id });
   // What the killed one had committed already is garbage; the image in use is not.
   const { removed } = await at.call('gc', {});
   const images = removed.filter(({ kind }) => kind === 'image').map(({ name }) => name);
   expect(images).not.toContain(setups[0]?.image);
-  expect(images.length).toBe(point === 'setup.after-image' ? 1 : 0);
+  expect(images.length).toBe(/image$|run$|template$/.test(point) && point !== 'setup.before-image' ? 1 : 0);
+  const ended = setups[1]?.id ?? '';
+  for (const folder of ['store', 'workspaces', 'homes', 'run']) {
+    const left = await readdir(join(at.path, folder));
+    expect(left.filter((name) => name.startsWith(ended))).toEqual([]);
+  }
   await at.call('profile/undeploy', { profile, force: true });
   const again = await at.call('gc', {});
   expect(again.removed.map(({ name }) => name)).toContain(setups[0]?.image);
+}
+
+export async function templateScenario(point: FailpointName): Promise<void> {
+  const at = await sharedHome();
+  await ensureSupervisor(at);
+  const profile = uniqueName('template');
+  const agent = 'agent: { protocol: command, command: [sh], state: [.memory] }\n';
+  const run = 'setup: { run: "echo made > made; mkdir ~/.memory; echo it > ~/.memory/f", egress: [] }\n';
+  await fixture.deploy(at, { 'holdfast.yaml': `name: ${profile}\npersistence: persistent\n${agent}${run}` });
+  const id = await createSession(at, profile);
+  await expectKilledDuring(at, point, () => at.call('session/resume', { session: id }));
+  await startNextSupervisor(at);
+  expect(await runTurn(at, id, 'cat made ~/.memory/f; rm made ~/.memory/f')).toBe('made\nit\n');
+  const { snapshots } = await at.call('snapshot/list', { session: id, reason: 'after-setup' });
+  expect(snapshots).toHaveLength(1);
+  await at.call('session/stop', { session: id });
+  // It began once.
+  expect(await runTurn(at, id, 'ls -A . ~/.memory')).toBe('.:\n\n/home/agent/.memory:\n');
+  await at.call('session/delete', { session: id, force: true });
+  await at.call('profile/undeploy', { profile, force: true });
 }
 
 export async function undeployScenario(point: FailpointName): Promise<void> {

@@ -4,7 +4,7 @@ import { agentTurnScenario } from './agents.ts';
 import { artifactRemovalScenario, artifactScenario } from './artifacts.ts';
 import { importScenario } from './bundles.ts';
 import { moveScenario } from './moves.ts';
-import { deployScenario, setupScenario, undeployScenario } from './profiles.ts';
+import { deployScenario, setupScenario, templateScenario, undeployScenario } from './profiles.ts';
 import { handoverScenario } from './programs.ts';
 import { reviewScenario } from './reviews.ts';
 import { createScenario, deleteScenario, pauseScenario, startScenario, stopScenario } from './sessions.ts';
@@ -67,6 +67,8 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'setup.after-intent': setupScenario,
   'setup.before-image': setupScenario,
   'setup.after-image': setupScenario,
+  'setup.after-run': setupScenario,
+  'setup.after-template': setupScenario,
   'undeploy.after-intent': undeployScenario,
   'undeploy.after-sessions': undeployScenario,
   'handover.after-ack': handoverScenario,
@@ -74,6 +76,7 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'clean.after-intent': cleanScenario,
   'clean.after-clear': cleanScenario,
   'seed.after-part': seedScenario,
+  'seed.after-template': templateScenario,
   'seed.before-end': seedScenario,
   'gc.after-copy': gcScenario,
   'gc.after-publish': gcScenario,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { watchSize } from '../../../supervisor/engine/docker/size-watch.ts';
+import { watchSize } from '../../../supervisor/base/size-watch.ts';
 
 /** Sizes one after the other, the last one for ever; null: it cannot be measured. */
 function measuring(...sizes: (number | null)[]): () => Promise<number> {

@@ -139,6 +139,7 @@ function service(): ProfileService {
       recover: async () => undefined,
       prune: async () => undefined,
     },
+    fillWorkspace: async () => undefined,
     log: silent,
     defaultImage: 'holdfast/agent:test',
     now: () => 1_000_000,

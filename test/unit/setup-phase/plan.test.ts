@@ -83,6 +83,39 @@ describe('the plan of a setup', () => {
   });
 });
 
+describe('the commands of a setup', () => {
+  const RUN = 'setup: { run: [npm ci, make] }\n';
+  const seeded = (seed: string | null, more = RUN) => planSetup(profile(more), 'sha256:1', [], seed);
+
+  test('are run by a shell, as the user of the agent and with the network of the setup', () => {
+    const plan = seeded(null);
+    expect(plan?.steps).toEqual([]);
+    expect(plan?.commands.map(({ command }) => command)).toEqual([
+      ['sh', '-ec', 'npm ci'],
+      ['sh', '-ec', 'make'],
+    ]);
+    expect(plan?.commands[0]?.env).toMatchObject({ https_proxy: 'http://127.0.0.1:3128' });
+    expect(plan?.commands[0]?.env).not.toHaveProperty('HOME');
+    expect(plan?.rules).toEqual([]);
+    expect(seeded(null, 'setup: { run: "a\\nb" }\n')?.commands).toHaveLength(1);
+  });
+
+  test('have a key of what they do, of the files they begin with, and of what HOME keeps', () => {
+    const state = RUN + 'agent: { protocol: command, command: [cat], state: [.x] }\n';
+    const kept = planSetup(checkProfile(`name: coder\n${state}`), 'sha256:1', [], 'a');
+    const keys = [seeded('a'), seeded('b'), seeded(null), seeded('a', 'setup: { run: [make] }\n'), kept];
+    expect(new Set(keys.map((plan) => plan?.key)).size).toBe(keys.length);
+    expect(seeded('a')?.key).toBe(seeded('a')?.key);
+    // What a setup without commands depends on is what it was.
+    expect(seeded('a', PIP)?.key).toBe(keyOf(PIP));
+  });
+
+  test('are text that an argument can hold', () => {
+    for (const run of ['""', '[]', '[""]', '"a\\0b"'])
+      expect(() => seeded(null, `setup: { run: ${run} }\n`)).toThrow();
+  });
+});
+
 describe('packages are names', () => {
   test.each([
     ['apt', '--allow-unauthenticated'],

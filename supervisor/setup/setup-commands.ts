@@ -1,0 +1,179 @@
+import { finished } from 'node:stream/promises';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { PROFILE_DEFAULTS, type Profile } from '../../protocol/profile.ts';
+import { SETUP_DISK_BYTES, SETUP_FILES } from '../../protocol/setup.ts';
+import { IN_SANDBOX } from '../../sidecar/wire.ts';
+import { watchSize } from '../base/size-watch.ts';
+import type { Engine } from '../engine/port.ts';
+import type { SetupSecret } from './secret-parts.ts';
+
+const MEASURE_MS = 3000;
+const BUSYBOX = `${IN_SANDBOX.runtime}/busybox`;
+
+interface Usage {
+  readonly bytes: number;
+  readonly files: number;
+}
+
+/** What a setup asks of its sidecar. */
+export interface SetupSidecar {
+  prepareHome(kept: readonly string[]): Promise<void>;
+  workspaceUsage(): Promise<Usage>;
+  homeUsage(): Promise<Usage>;
+  clearWorkspace(): Promise<unknown>;
+  clearHome(): Promise<void>;
+  close(): void;
+}
+
+/** What a workspace holds before the first command. */
+export interface SetupSeed {
+  /** Changes with the files. */
+  readonly hash: string;
+  /** Copies them into the workspace of a sandbox whose sidecar runs. */
+  copyTo(sandboxId: string): Promise<void>;
+}
+
+export interface SetupCommand {
+  readonly name: string;
+  readonly command: readonly string[];
+  /** On one line, for people. */
+  readonly shown: string;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+export interface CommandsIo {
+  onStep(name: string): void;
+  onOutput(chunk: Buffer, stream: 'stdout' | 'stderr'): void;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Runs commands of a setup in a sandbox like those of sessions, as the user that an agent is there. When they have ended, nothing
+ * runs in it any more, and what they left is within its limits. The sidecar stays. Errors: `setup_failed`, the reason of the signal.
+ */
+export async function runCommands(
+  engine: Pick<Engine, 'exec' | 'stopAgent'>,
+  sidecar: SetupSidecar,
+  what: {
+    readonly sandboxId: string;
+    readonly profile: Profile;
+    readonly commands: readonly SetupCommand[];
+    readonly secrets: readonly SetupSecret[];
+    readonly seed: SetupSeed | null;
+  },
+  io: CommandsIo,
+): Promise<void> {
+  const { sandboxId, profile, commands, secrets, seed } = what;
+  const ended = new AbortController();
+  const tooMuch = new AbortController();
+  const signal = AbortSignal.any([io.signal, tooMuch.signal]);
+  const stop = (): void => void engine.stopAgent(sandboxId, 0).catch(() => undefined);
+  signal.addEventListener('abort', stop, { once: true });
+  try {
+    await sidecar.prepareHome([]);
+    await seed?.copyTo(sandboxId);
+    signal.throwIfAborted();
+    let excess: string | null = null;
+    void watchSize({
+      measure: async () => {
+        excess = await excessOf(sidecar, profile);
+        return excess === null ? 0 : 1;
+      },
+      ...{ limitBytes: 0, everyMs: MEASURE_MS },
+      signal: AbortSignal.any([signal, ended.signal]),
+    }).then((found) => {
+      if (found) tooMuch.abort(tooMuchError(excess ?? 'its limits'));
+    });
+    for (const secret of secrets) await writeSecret(engine, sandboxId, secret);
+    for (const command of commands) await runOne(engine, sandboxId, command, { ...io, signal });
+    ended.abort();
+    await engine.stopAgent(sandboxId, 0);
+    signal.throwIfAborted();
+    const left = await excessOf(sidecar, profile);
+    if (left !== null) throw tooMuchError(left);
+  } catch (error) {
+    signal.throwIfAborted();
+    throw error;
+  } finally {
+    ended.abort();
+    signal.removeEventListener('abort', stop);
+  }
+}
+
+async function runOne(
+  engine: Pick<Engine, 'exec'>,
+  sandboxId: string,
+  { name, command, shown, env }: SetupCommand,
+  io: CommandsIo,
+): Promise<void> {
+  io.signal.throwIfAborted();
+  io.onStep(name);
+  const exec = await engine.exec(sandboxId, {
+    ...{ execId: `setup-${name}`, command, env, cwd: IN_SANDBOX.workspace, tty: null, stdin: false },
+  });
+  exec.stdout.on('data', (chunk: Buffer) => io.onOutput(chunk, 'stdout'));
+  exec.stderr?.on('data', (chunk: Buffer) => io.onOutput(chunk, 'stderr'));
+  const outputs = [exec.stdout, exec.stderr].flatMap((stream) => (stream === null ? [] : [stream]));
+  await Promise.all(outputs.map((stream) => finished(stream, { writable: false }).catch(() => undefined)));
+  const code = await exec.exited;
+  io.signal.throwIfAborted();
+  if (code === 0) return;
+  throw new HoldfastError('setup_failed', `The setup failed at ${name}`, {
+    why:
+      code === null
+        ? 'its sandbox ended; it may have used more memory than `limits.memory` allows'
+        : `\`${shown}\` ended with ${code}`,
+    details: { step: name, exitCode: code },
+  });
+}
+
+/** By our own program and its standard input: an argument would be seen by every process. */
+async function writeSecret(
+  engine: Pick<Engine, 'exec'>,
+  sandboxId: string,
+  { name, value }: SetupSecret,
+): Promise<void> {
+  const exec = await engine.exec(sandboxId, {
+    execId: 'setup-secret',
+    command: [BUSYBOX, 'sh', '-c', `umask 077 && exec "$0" cat > "${IN_SANDBOX.secrets}/$1"`, BUSYBOX, name],
+    ...{ env: {}, cwd: '/', tty: null, stdin: true },
+  });
+  exec.stdout.resume();
+  exec.stderr?.resume();
+  exec.stdin.end(value);
+  if ((await exec.exited) === 0) return;
+  throw new HoldfastError('setup_failed', `The setup could not be given the secret ${name}`, {
+    why: 'its file could not be written to memory; `limits.memory` may be too small',
+  });
+}
+
+/** What was stored counts, whatever could be seen of it while it was written. Errors: `setup_failed`. */
+export function requireWithinLimits(
+  profile: Profile,
+  left: { readonly workspace: Usage; readonly home: Usage },
+): void {
+  const excess = exceeded(profile, left.workspace, left.home);
+  if (excess !== null) throw tooMuchError(excess);
+}
+
+async function excessOf(sidecar: SetupSidecar, profile: Profile): Promise<string | null> {
+  return exceeded(profile, await sidecar.workspaceUsage(), await sidecar.homeUsage());
+}
+
+/** Which limit is exceeded; null: none. */
+function exceeded({ workspace, limits }: Profile, work: Usage, home: Usage): string | null {
+  const most = {
+    workspace: Math.min(SETUP_DISK_BYTES, workspace?.limit ?? SETUP_DISK_BYTES),
+    home: Math.min(SETUP_DISK_BYTES, limits?.home ?? PROFILE_DEFAULTS.limits.home),
+  };
+  if (work.bytes > most.workspace) return `${most.workspace} bytes in /workspace`;
+  if (home.bytes > most.home) return `${most.home} bytes in HOME`;
+  return work.files > SETUP_FILES || home.files > SETUP_FILES ? `${SETUP_FILES} files` : null;
+}
+
+function tooMuchError(limit: string): HoldfastError {
+  return new HoldfastError('setup_failed', 'The setup wrote too much', {
+    why: `its commands may leave no more than ${limit}`,
+    next: 'remove what sessions do not need at the end of `setup.run`, or raise `workspace.limit` or `limits.home`',
+  });
+}
