@@ -56,7 +56,7 @@ const build = needsBuild() ? buildFirst() : NO_BUILD;
 const PROCESSORS = Math.max(2, Math.min(availableParallelism(), 6));
 
 const needsDocker = {
-  globalSetup: ['test/setup/docker.ts', 'test/setup/ssh-server.ts'],
+  globalSetup: ['test/setup/built-program.ts', 'test/setup/docker.ts', 'test/setup/ssh-server.ts'],
   // Only a test that hangs is to be ended: on a busy machine everything takes ten times as long.
   testTimeout: 150_000,
   hookTimeout: 180_000,
@@ -68,7 +68,7 @@ const needsDocker = {
 /** After the others: VS Code and its browser would keep them from the processor. */
 const needsEditor = {
   ...needsDocker,
-  globalSetup: ['test/setup/docker.ts', 'test/setup/editor.ts'],
+  globalSetup: ['test/setup/built-program.ts', 'test/setup/docker.ts', 'test/setup/editor.ts'],
   testTimeout: 300_000,
   hookTimeout: 240_000,
   maxWorkers: Math.max(2, PROCESSORS - 1),
@@ -113,7 +113,7 @@ export default defineConfig({
         test: {
           name: 'processes',
           include: ['test/processes/**/*.test.ts'],
-          globalSetup: ['test/setup/busybox.ts', 'test/setup/ssh-server.ts'],
+          globalSetup: ['test/setup/built-program.ts', 'test/setup/busybox.ts', 'test/setup/ssh-server.ts'],
           testTimeout: 40_000,
           maxWorkers: PROCESSORS + 1,
           sequence: { groupOrder: 1 },

@@ -126,7 +126,10 @@ describe('--json prints one document and nothing else', () => {
   };
 
   test.each([
-    [['deploy', EXAMPLE], { profile: profile(), replaced: true, unchanged: false, ...EXTENT }],
+    [
+      ['deploy', EXAMPLE],
+      { profile: profile(), replaced: true, unchanged: false, configuration: null, ...EXTENT },
+    ],
     [['undeploy', 'counter', '--force'], { profile: 'counter', sessionsDeleted: 2 }],
     [['profiles'], { profiles: [profile()] }],
     [['session', 'create', 'counter', '--name', 'a'], one],
