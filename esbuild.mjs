@@ -172,6 +172,7 @@ const LATE = [
   'sessions/agent-settings.ts',
   'sessions/create-session.ts',
   'sessions/format.ts',
+  'sessions/move-session.ts',
   'sessions/setting-labels.ts',
   'snapshots/format.ts',
   'terminals/path-references.ts',

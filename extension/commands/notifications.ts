@@ -7,6 +7,7 @@ import type { ConnectionState } from '../connection/state.ts';
 const SHOW_LOG = 'Show Log';
 const TRY_AGAIN = 'Try Again';
 const BUILD_IMAGES = 'Build Images';
+const OPEN_THERE = 'Open It There';
 /** Characters of each part of an error. */
 const MAX_PART = 500;
 
@@ -21,7 +22,9 @@ export class Notifications {
 
   showError(error: HoldfastError): void {
     this.#log.error(`${error.code}: ${error.sentence}`, error.cause ?? '');
+    const moved = movedTo(error);
     this.#show(sentences(error), {
+      ...(moved === undefined ? {} : { [OPEN_THERE]: ['holdfast.openWorkspace', moved] }),
       ...(lacksOwnImage(error) ? { [BUILD_IMAGES]: 'holdfast.buildImages' } : {}),
       [SHOW_LOG]: 'holdfast.showLog',
     });
@@ -53,15 +56,26 @@ export class Notifications {
     }
   }
 
-  #show(message: string, actions: Readonly<Record<string, string>>): void {
+  /** `actions`: commands by their labels, with their argument if they take one. */
+  #show(message: string, actions: Readonly<Record<string, string | readonly [string, string]>>): void {
     if (this.#shown.has(message)) return;
     this.#shown.add(message);
     void window.showWarningMessage(message, ...Object.keys(actions)).then((choice) => {
       this.#shown.delete(message);
-      const command = choice === undefined ? undefined : actions[choice];
-      if (command !== undefined) void commands.executeCommand(command);
+      const action = choice === undefined ? undefined : actions[choice];
+      if (action === undefined) return;
+      const [command, ...given] = typeof action === 'string' ? [action] : action;
+      void commands.executeCommand(command, ...given);
     });
   }
+}
+
+/** The id of a session that has moved, where it is now. */
+function movedTo({ details }: HoldfastError): string | undefined {
+  const place = details?.['movedTo'];
+  if (typeof place !== 'object' || place === null || !('session' in place)) return undefined;
+  const { session } = place;
+  return typeof session === 'string' && /^ses-[a-z2-7]{16}$/.test(session) ? session : undefined;
 }
 
 /** Whether the missing image is one that *Build Images* can build. */

@@ -48,6 +48,8 @@ export const COMMANDS = {
   'holdfast.pauseSession': SANDBOX,
   'holdfast.stopSession': SANDBOX,
   'holdfast.deleteSession': SANDBOX,
+  'holdfast.moveSession': SANDBOX,
+  'holdfast.keepSession': RECORDS,
   'holdfast.openTerminal': SANDBOX,
   'holdfast.openHostTerminal': ALWAYS,
   'holdfast.runChecks': SANDBOX,

@@ -13,6 +13,7 @@ import type { Connection } from '../connection/connection.ts';
 import { createSession } from './create-session.ts';
 import { describeDeletion, describeDeletions } from './format.ts';
 import { NO_FILTER, filterableStatuses, sessionTitle } from './listing.ts';
+import { keepSession, moveToHost } from './move-session.ts';
 import { openWorkspace } from './open-workspace.ts';
 import { commandTargets, pickSession } from './pick-session.ts';
 import type { SessionList } from './session-list.ts';
@@ -58,6 +59,8 @@ export class SessionCommands {
       'holdfast.stopSession': (target, selection) => this.#stop(commandTargets(target, selection)),
       'holdfast.deleteSession': (target, selection) =>
         this.#forSelection(target, selection, (targets) => this.#delete(targets)),
+      'holdfast.moveSession': (target, host) => this.#move(target, host),
+      'holdfast.keepSession': (target) => this.#keep(target),
       'holdfast.openWorkspace': (target) => this.#openWorkspace(target),
       'holdfast.openWorkspaceInNewWindow': (target) => this.#openWorkspace(target, 'newWindow'),
       'holdfast.addWorkspace': (target) => this.#openWorkspace(target, 'add'),
@@ -218,6 +221,28 @@ export class SessionCommands {
 
   async #deleteNow({ id }: Session): Promise<void> {
     await this.#connection.call('session/delete', { session: id, force: true, opId: randomUUID() });
+  }
+
+  /** Returns the id of the session where it has moved to. */
+  async #move(target: unknown, host: unknown): Promise<string | undefined> {
+    const session = await pickSession(this.#sessions, target, { title: 'Move Session', here: true });
+    if (session === undefined) return undefined;
+    try {
+      return await moveToHost(this.#connection, session, host);
+    } finally {
+      void this.#sessions.refresh();
+    }
+  }
+
+  async #keep(target: unknown): Promise<void> {
+    const session = await pickSession(this.#sessions, target, {
+      title: 'Keep Session Here',
+      none: 'No session is moving to another host.',
+      fits: ({ move }) => move?.state === 'leaving',
+    });
+    if (session === undefined) return;
+    await keepSession(this.#connection, session);
+    void this.#sessions.refresh();
   }
 
   /** Returns the session's id if its workspace was opened. */

@@ -1,3 +1,4 @@
+import { sanitize } from '../base/sanitize.ts';
 import { SESSION_STATUSES } from '../../protocol/entities.ts';
 import type { Session, SessionStatus } from '../../protocol/entities.ts';
 
@@ -116,10 +117,15 @@ export function menuContextOf(session: Session): string {
     session.pinned ? 'pinned' : 'unpinned',
     session.archived ? 'archived' : 'unarchived',
     ...(session.waiting > 0 ? ['waiting'] : []),
+    ...(session.move?.state === 'leaving' ? ['leaving'] : []),
   ].join(' ');
 }
 
 export function formatStatus(session: Session): string {
+  if (session.move !== null) {
+    const words = { leaving: 'moving to', left: 'moved to', arriving: 'arriving from' };
+    return `${words[session.move.state]} ${sanitize(session.move.with.name, 63)}`;
+  }
   if (session.waiting > 0) return 'waiting for you';
   if (session.runningTurn !== null) {
     return session.queuedTurns > 0 ? `running, ${session.queuedTurns} queued` : 'running';

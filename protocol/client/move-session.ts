@@ -62,6 +62,7 @@ export async function moveSession(request: MoveRequest): Promise<Moved> {
     [source, target].map(({ client }) => client.call('move/identity', {}, { signal })),
   );
   if (from === undefined || to === undefined) throw new RangeError('two hosts have two identities');
+  await requireProfile(request);
   stage('Stopping the session');
   const begun = await begin(request, to);
   const place = {
@@ -136,7 +137,7 @@ async function bring(request: MoveRequest, begun: Departure, place: Place): Prom
   const { target, signal } = request;
   for (let attempt = 1; ; attempt += 1) {
     // What was sent is complete, or nothing of it is there.
-    const found = await target.client.call('move/look', place, { signal });
+    const found = await look(request, begun, place);
     if (found.state !== 'unknown') return found;
     if (begun.state !== 'leaving')
       throw new HoldfastError('not_found', `Session ${begun.name} is not on ${target.name}`, {
@@ -153,6 +154,36 @@ async function bring(request: MoveRequest, begun: Departure, place: Place): Prom
       await pause(RETRY_MS * attempt, signal);
     }
   }
+}
+
+/** A session that the target cannot take stays at its source, and can be used. */
+async function look(request: MoveRequest, begun: Departure, place: Place): Promise<Arrival> {
+  const { source, target, signal } = request;
+  try {
+    return await target.client.call('move/look', place, { signal });
+  } catch (error) {
+    const isRefused =
+      error instanceof HoldfastError && (error.code === 'not_found' || error.code === 'already_exists');
+    if (isRefused && begun.state === 'leaving')
+      await source.client.call('move/abort', { session: begun.sessionId }).catch(() => undefined);
+    throw error;
+  }
+}
+
+/** Says what is most often missing before anything is stopped. */
+async function requireProfile({ source, target, session, profile, signal }: MoveRequest): Promise<void> {
+  const shown = await source.client
+    .call('session/show', { session }, { signal })
+    // It has moved already, or `move/begin` says what it is about.
+    .catch(() => null);
+  if (shown?.session.move !== null) return;
+  const wanted = profile ?? shown.session.profile;
+  const { profiles } = await target.client.call('profile/list', {}, { signal });
+  if (profiles.some(({ name }) => name === wanted)) return;
+  throw new HoldfastError('not_found', `Session ${shown.session.name} is not moved`, {
+    why: `${target.name} has no profile named ${wanted}`,
+    next: `deploy it there (\`holdfast deploy DIR --host ${target.name}\`), or name another one with --profile`,
+  });
 }
 
 async function send(request: MoveRequest, { move }: Departure, place: Place): Promise<void> {

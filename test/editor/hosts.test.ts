@@ -18,7 +18,8 @@ beforeAll(async () => {
   server = await SshServer.start(SSHD, { environment: farEnvironment() });
   near = await TestHome.create(server.environment);
   new HostList(near.path).add('far', server.destination, new Date());
-  await near.runOk(['deploy', await writeProject(near.projects, shellProject('shell')), '--host', 'far']);
+  const project = await writeProject(near.projects, shellProject('shell'));
+  for (const host of ['far', 'local']) await near.runOk(['deploy', project, '--host', host]);
 }, 120_000);
 afterAll(async () => {
   if (SSHD === undefined) return;

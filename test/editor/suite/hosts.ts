@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { after, before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
+import { z } from 'zod';
 import { commandLine, runHoldfast } from './command-line.ts';
 import { extension, waitUntil } from './extension.ts';
 import { SESSION, readText, sessionUri, writeText } from './session.ts';
@@ -82,6 +83,36 @@ export function defineHosts(): void {
       await waitUntil('read-only', () => isReadonly('/workspace/kept'));
       assert.equal(await vscode.commands.executeCommand('holdfast.connectHost', 'far'), 'far');
       await waitUntil('writable', async () => !(await isReadonly('/workspace/kept')));
+    });
+
+    it('moves here and back, and goes on at each place', async () => {
+      const made = z
+        .object({ session: z.object({ id: z.string() }) })
+        .parse(await runHoldfast(['session', 'create', 'shell', '--name', 'moving', '--host', 'far']));
+      const there = made.session.id;
+      await commandLine(['exec', there, '--host', 'far', '--', 'sh', '-c', 'echo far > from']);
+      const moveTo = async (session: string, host: string): Promise<string> => {
+        let moved: unknown;
+        // The list of sessions learns of it a moment later.
+        await waitUntil(`it moves to ${host}`, async () => {
+          moved = await vscode.commands.executeCommand('holdfast.moveSession', session, host);
+          return typeof moved === 'string';
+        });
+        return String(moved);
+      };
+      const here = await moveTo(there, 'local');
+      assert.equal(
+        await commandLine(['exec', here, '--', 'sh', '-c', 'cat from; echo near >> from']),
+        'far\n',
+      );
+      const list = await runHoldfast(['session', 'list', '--host', 'far']);
+      assert.ok(!JSON.stringify(list).includes('"moving"'));
+      const back = await moveTo(here, 'far');
+      assert.equal(
+        await commandLine(['exec', back, '--host', 'far', '--', 'cat', '/workspace/from']),
+        'far\nnear\n',
+      );
+      await runHoldfast(['session', 'delete', back, '--force', '--host', 'far']);
     });
 
     it('goes on while the host is updated', async () => {
