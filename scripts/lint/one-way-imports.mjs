@@ -11,14 +11,7 @@ const ALLOWED = {
   handoff: ['protocol', 'project'],
   hosts: ['protocol'],
   cli: ['protocol', 'project', 'handoff', 'hosts'],
-  supervisor: [
-    'protocol',
-    'project',
-    'snapshot-format',
-    'sidecar/wire.ts',
-    'egress-proxy/wire.ts',
-    'egress-proxy/proxy-server.ts',
-  ],
+  supervisor: ['protocol', 'project', 'snapshot-format', 'sidecar/wire.ts', 'egress-proxy/wire.ts'],
   // The entry is the one file that joins the command line and the daemon into one bundle.
   'cli/holdfast.ts': ['protocol', 'supervisor', 'hosts', 'cli'],
   // The messages are the contract of the pages and the extension.

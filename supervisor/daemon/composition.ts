@@ -19,7 +19,6 @@ import { Handover } from '../conversation/handover.ts';
 import { SessionMemory } from '../conversation/session-memory.ts';
 import { Egress } from '../egress/egress.ts';
 import { Policies } from '../egress/policies.ts';
-import { proxyLauncher } from '../egress/proxy-launcher.ts';
 import { ProxyProcess } from '../egress/proxy-process.ts';
 import { nameResolver } from '../egress/resolver.ts';
 import { DockerEngine } from '../engine/docker/engine.ts';
@@ -331,7 +330,7 @@ function createNetwork(storage: Storage, log: Log) {
   const egressRules = new EgressRules(database);
   const policies = new Policies({ ...storage, rules: egressRules });
   const egressProxy = new ProxyProcess({
-    launch: proxyLauncher({ startContainer: () => engine.startEgressProxy(), log: log.child('egress') }),
+    launch: () => engine.startEgressProxy(),
     log: log.child('egress'),
   });
   const egress = new Egress({

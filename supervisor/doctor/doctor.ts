@@ -103,8 +103,8 @@ export class Doctor {
           : problem(name, `${reference} is not on the engine: ${needed}`, HOW_TO_GET_HOLDFAST_IMAGES),
       ),
     );
-    const isolation = await this.#isolation();
-    return [...capabilityChecks(engine.status()), ...factChecks(facts, middle), isolation, ...images];
+    const tried = await Promise.all([this.#isolation(), this.#egressProxy()]);
+    return [...capabilityChecks(engine.status()), ...factChecks(facts, middle), ...tried, ...images];
   }
 
   /** Tried in a container: what an engine says about itself and what it does are two things. */
@@ -120,6 +120,28 @@ export class Doctor {
         'system calls',
         HoldfastError.from(error).sentence,
         'use an engine that applies the seccomp profile of a container: Docker 20.10.10 or newer on a kernel with seccomp, and a `runtime` that does (runc); until then sandboxes can open AF_VSOCK sockets, past all egress rules',
+      );
+    }
+  }
+
+  /** Starts one beside the one that may run, and ends it. */
+  async #egressProxy(): Promise<Check> {
+    const { engine, program } = this.#options;
+    const name = 'egress proxy';
+    if (!(await engine.images.has(program.sidecarImage)))
+      return warning(name, 'not tried: the sidecar image is missing', HOW_TO_GET_HOLDFAST_IMAGES);
+    try {
+      const proxy = await engine.startEgressProxy();
+      await proxy.stop();
+      return ok(
+        name,
+        'what sandboxes send is read in a container without network, rights and secrets (tried)',
+      );
+    } catch (error) {
+      return problem(
+        name,
+        `no container can read what sandboxes send, so they have no network: ${HoldfastError.from(error).sentence}`,
+        'see `holdfast supervisor logs`; sessions without `egress` and `credentials` work',
       );
     }
   }

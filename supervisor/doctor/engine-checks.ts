@@ -48,16 +48,6 @@ export function capabilityChecks({ capabilities }: EngineStatus): Check[] {
     localPaths
       ? ok('workspaces', "the engine sees this machine's files: workspaces are directories of the home")
       : ok('workspaces', "the engine does not see this machine's files: workspaces are named volumes"),
-    localPaths
-      ? ok(
-          'egress proxy',
-          'what sandboxes send to the network is read in a container without network, rights and secrets',
-        )
-      : warning(
-          'egress proxy',
-          'what sandboxes send to the network is read inside the supervisor, because containers of this engine cannot be reached by a socket',
-          'use an engine on this machine if you do not trust your agents',
-        ),
     ok('runtimes', runtimes.length === 0 ? 'only the default runtime' : runtimes.join(', ')),
   ];
 }

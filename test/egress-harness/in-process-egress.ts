@@ -20,7 +20,7 @@ import { Profiles } from '../../supervisor/store/profiles.ts';
 import { Sessions } from '../../supervisor/store/sessions.ts';
 import { Egress, type EgressOptions } from '../../supervisor/egress/egress.ts';
 import { Policies, type RuleProtocols } from '../../supervisor/egress/policies.ts';
-import { LocalProxy } from '../../supervisor/egress/local-proxy.ts';
+import { LocalProxy } from './local-proxy.ts';
 import type { ResolveName } from '../../supervisor/egress/resolver.ts';
 import type { SecretValue } from '../../supervisor/secrets/secret-store.ts';
 import { sessionId, sessionRow } from '../fixtures/store/temporary-home.ts';

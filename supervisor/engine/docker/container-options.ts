@@ -247,11 +247,13 @@ export function helperOptions(options: {
 }
 
 /**
- * The process that reads what sandboxes send. It has no network: the supervisor dials, and reaches it through its socket.
+ * The process that reads what sandboxes send. It has no network: the supervisor dials. `listens`: it is reached through a
+ * socket in a folder that is mounted; otherwise through its input and output.
  */
 export function proxyOptions(
   image: string,
   mounts: MountSettings[],
+  listens: boolean,
   labels: Record<string, string>,
 ): ContainerCreateOptions {
   return {
@@ -264,7 +266,7 @@ export function proxyOptions(
     ],
     Cmd: [],
     WorkingDir: '/',
-    Env: [`HOLDFAST_CONTROL=${IN_PROXY.control}`, 'HOME=/', 'LANG=C.UTF-8'],
+    Env: [...(listens ? [`HOLDFAST_CONTROL=${IN_PROXY.control}`] : []), 'HOME=/', 'LANG=C.UTF-8'],
     Labels: labels,
     Healthcheck: { Test: ['NONE'] },
     Hostname: 'egress-proxy',

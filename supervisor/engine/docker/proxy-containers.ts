@@ -1,10 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { chmod, mkdir, readdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import type { Duplex, Readable } from 'node:stream';
+import { Duplex, type Readable } from 'node:stream';
 import type { Socket } from 'node:net';
+import type { MountSettings } from 'dockerode';
 import { IN_PROXY } from '../../../egress-proxy/wire.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
+import { Multiplexer } from '../../../protocol/wire/multiplexer.ts';
 import { removeTree } from '../../store/remove-tree.ts';
 import type { EgressProxyProcess } from '../port.ts';
 import type { DockerApi } from './api.ts';
@@ -35,7 +37,7 @@ export interface ProxyContainersOptions {
 
 /**
  * Runs the process that reads what sandboxes send, in a container that can reach nothing: no network, no capability, one
- * mount, the folder of its socket. The process ends with its stdin, which we hold, and the engine removes the container
+ * mount that it can write to, the folder of its socket, and none where the engine sees no files of this machine. The process ends with its stdin, which we hold, and the engine removes the container
  * then, so that none is left if we are killed.
  */
 export class ProxyContainers {
@@ -52,15 +54,10 @@ export class ProxyContainers {
     return this.#busy;
   }
 
-  /** It listens when the promise resolves. */
+  /** It takes connections when the promise resolves. */
   async start(): Promise<EgressProxyProcess> {
     const { naming } = this.#options;
     const strategy = await this.#options.mountStrategy();
-    if (!strategy.localPaths)
-      throw new HoldfastError('not_supported', WHAT, {
-        why: 'the engine does not see the files of this machine, so its container cannot be reached by a socket',
-        next: 'use an engine on this machine',
-      });
     const token = randomBytes(6).toString('hex');
     const name = naming.egressProxy(token);
     this.#busy.add(name);
@@ -71,25 +68,32 @@ export class ProxyContainers {
       await removeTree(this.#folder(token));
     };
     try {
-      return await this.#start(strategy, name, token, leave);
+      const programs = await strategy.programsMount(IN_PROXY.runtime);
+      if (!strategy.localPaths) return await this.#start(name, [programs], false, leave, carried);
+      const folder = await this.#prepareFolder(token);
+      const mounts = [programs, bindMount(folder, IN_PROXY.control)];
+      return await this.#start(name, mounts, true, leave, async ({ stdout, ended }) => {
+        if (!(await firstByte(stdout))) throw await ended();
+        // It listens, and has heard nobody yet: from now on it can create no file.
+        await chmod(folder, 0o755);
+        return () => this.#dial(token);
+      });
     } catch (error) {
       await leave();
       throw error;
     }
   }
 
+  /** `connect` resolves with how to reach the process, when it runs. */
   async #start(
-    strategy: MountStrategy,
     name: string,
-    token: string,
+    mounts: MountSettings[],
+    listens: boolean,
     leave: () => Promise<void>,
+    connect: (attached: Attached) => Promise<() => Promise<Duplex>>,
   ): Promise<EgressProxyProcess> {
-    const { containers, naming, image } = this.#options;
-    const mounts = [
-      await strategy.programsMount(IN_PROXY.runtime),
-      bindMount(await this.#prepareFolder(token), IN_PROXY.control),
-    ];
-    const body = proxyOptions(image, mounts, naming.labels('helper'));
+    const { containers, naming, image, timeouts } = this.#options;
+    const body = proxyOptions(image, mounts, listens, naming.labels('helper'));
     let id: string;
     try {
       id = await containers.create(WHAT, name, body);
@@ -99,26 +103,35 @@ export class ProxyContainers {
     let stopping: Promise<void> | null = null;
     const remove = (): Promise<void> => (stopping ??= containers.remove(WHAT, id).finally(leave));
     try {
-      const { socket, exited } = await this.#attach(id);
-      // It listens, and has heard nobody yet: from now on it can create no file.
-      await chmod(this.#folder(token), 0o755);
-      return {
-        dial: () => this.#dial(token),
-        exited,
-        stop: () => {
-          socket.destroy();
-          return remove();
-        },
-      };
+      const attached = await this.#attach(id);
+      const { socket, exited } = attached;
+      const late = setTimeout(() => socket.destroy(), timeouts.operationMs);
+      try {
+        await containers.start(WHAT, id);
+        const dial = await connect(attached);
+        return {
+          dial,
+          exited,
+          stop: () => {
+            socket.destroy();
+            return remove();
+          },
+        };
+      } catch (error) {
+        socket.destroy();
+        throw error;
+      } finally {
+        clearTimeout(late);
+      }
     } catch (error) {
       await remove();
       throw error;
     }
   }
 
-  /** Starts the container with our end of its stdin, and waits until it listens. */
-  async #attach(id: string): Promise<{ socket: Socket; exited: Promise<string> }> {
-    const { containers, timeouts } = this.#options;
+  /** Our end of the container's input and output. The container ends when this does. */
+  async #attach(id: string): Promise<Attached> {
+    const { timeouts } = this.#options;
     const api = await this.#options.api();
     const streams = { stream: true, stdin: true, stdout: true, stderr: true };
     const socket = await api.hijack({
@@ -132,18 +145,11 @@ export class ProxyContainers {
     const { stdout, stderr } = demultiplex(socket);
     const complaint = readText(stderr, SHOWN_BYTES).catch(() => '');
     const exited = closed.then(async () => (await complaint).trim() || 'its container ended');
-    const late = setTimeout(() => socket.destroy(), timeouts.operationMs);
-    try {
-      await containers.start(WHAT, id);
-      if (!(await firstByte(stdout)))
-        throw new HoldfastError('engine_error', WHAT, { why: (await exited) || 'it did not listen in time' });
-      return { socket, exited };
-    } catch (error) {
+    const ended = async (): Promise<HoldfastError> => {
       socket.destroy();
-      throw error;
-    } finally {
-      clearTimeout(late);
-    }
+      return new HoldfastError('engine_error', WHAT, { why: await exited });
+    };
+    return { socket, stdout, exited, ended };
   }
 
   async #dial(token: string): Promise<Duplex> {
@@ -170,6 +176,22 @@ export class ProxyContainers {
     await chmod(folder, 0o777);
     return folder;
   }
+}
+
+interface Attached {
+  readonly socket: Socket;
+  readonly stdout: Readable;
+  /** Resolves with the reason when the container has ended. */
+  readonly exited: Promise<string>;
+  /** The error of one that ended before it could be used. */
+  readonly ended: () => Promise<HoldfastError>;
+}
+
+/** All connections on the container's input and output: this machine shares no files with the engine. */
+async function carried({ socket, stdout, ended }: Attached): Promise<() => Promise<Duplex>> {
+  const multiplexer = new Multiplexer({ carrier: Duplex.from({ readable: stdout, writable: socket }) });
+  if (!(await multiplexer.greeted)) throw await ended();
+  return () => Promise.resolve(multiplexer.open());
 }
 
 /** False if there is none. What follows it is read and dropped. */

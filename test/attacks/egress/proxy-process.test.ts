@@ -134,6 +134,38 @@ test('one that is killed, or has used up its memory, is replaced, and nothing of
   expect(runs.filter((name) => name.startsWith('egress-'))).toHaveLength(1);
 }, 120_000);
 
+test('an engine that sees no files of this machine has it in a container, too', async () => {
+  const far = await EgressFixture.create({ HOLDFAST_ENGINE_MODE: 'volumes' });
+  try {
+    const there = `${ALLOWED_HOST}:${far.port}`;
+    const get = `GET http://${there}/hello HTTP/1.1\r\nHost: ${there}\r\n\r\n`;
+    // Each connection costs a relay there, so the first turns may begin before anything listens.
+    const statuses = async () =>
+      (await far.sendRequests([get, get, get, get], 20).catch(() => [])).map(({ status }) => status);
+    const soon = { timeout: 60_000, interval: 500 } as const;
+    await expect.poll(statuses, soon).toEqual([200, 200, 200, 200]);
+    const filters = { label: [`dev.holdfast.home=${far.home.id}`] };
+    const find = async () =>
+      ListedSchema.parse(await docker.listContainers({ filters })).find(({ Names }) =>
+        Names.some((name) => name.includes('-egress-')),
+      );
+    const first = await find();
+    if (first === undefined) throw new Error('there is no egress proxy');
+    const { Mounts, HostConfig, Config } = await docker.getContainer(first.Id).inspect();
+    expect(Mounts.map(({ Destination, RW }) => [Destination, RW])).toEqual([['/opt/holdfast', false]]);
+    expect(HostConfig).toMatchObject({ NetworkMode: 'none', ReadonlyRootfs: true });
+    expect(HostConfig.LogConfig?.Type).toBe('none');
+    expect(Config.User).toBe('64321:64321');
+    await docker.getContainer(first.Id).kill();
+    await expect.poll(statuses, soon).toEqual([200, 200, 200, 200]);
+    expect((await find())?.Id).not.toBe(first.Id);
+    process.kill(await far.home.supervisorPid(), 'SIGKILL');
+    await expect.poll(find, { timeout: 30_000 }).toBeUndefined();
+  } finally {
+    await far.dispose();
+  }
+}, 180_000);
+
 test('one whose supervisor is killed ends by itself', async () => {
   const id = await proxyId();
   expect(id).not.toBeNull();

@@ -1,12 +1,12 @@
+import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { open } from 'node:fs/promises';
-import { readFile } from 'node:fs/promises';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { open, readFile } from 'node:fs/promises';
+import { type IncomingMessage, request as httpRequest, type ServerResponse } from 'node:http';
 import { duplexPair } from 'node:stream';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { CREDENTIAL_MESSAGE_BYTES } from '../../../egress-proxy/wire.ts';
 import { MessageChannel } from '../../../protocol/wire/message-channel.ts';
-import { LocalProxy } from '../../../supervisor/egress/local-proxy.ts';
+import { LocalProxy } from '../../egress-harness/local-proxy.ts';
 import { ProxyProcess } from '../../../supervisor/egress/proxy-process.ts';
 import { ChildProxies } from '../../egress-harness/child-proxy.ts';
 import {
@@ -273,6 +273,30 @@ describe('one that was taken over', () => {
     expect(told).not.toContain(SECRET);
     expect(told).not.toContain(JSON.stringify(SECRET).slice(1, -1));
   });
+});
+
+test('100 MB up and down pass through a process that is reached by its input and output', async () => {
+  const children = new ChildProxies();
+  const proxy = new ProxyProcess({ launch: children.launchCarried, log: silent });
+  const size = 100 * 2 ** 20;
+  const chain = await CredentialChain.open({ proxy, answer: (request, response) => request.pipe(response) });
+  const sent = httpRequest({ host: '127.0.0.1', port: chain.port, method: 'POST' });
+  const answered = once(sent, 'response') as Promise<[IncomingMessage]>;
+  const got = answered.then(async ([response]) => {
+    const hash = createHash('sha256');
+    for await (const part of response) hash.update(part as Buffer);
+    return hash.digest('hex');
+  });
+  const hash = createHash('sha256');
+  const piece = randomBytes(2 ** 20);
+  for (let at = 0; at < size; at += piece.length) {
+    hash.update(piece);
+    if (!sent.write(piece)) await once(sent, 'drain');
+  }
+  sent.end();
+  expect(await got).toBe(hash.digest('hex'));
+  await chain.dispose();
+  await proxy.close();
 });
 
 test('many requests at once on one connection are answered in order by the process', async () => {

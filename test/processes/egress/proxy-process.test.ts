@@ -5,7 +5,7 @@ import { type Duplex, duplexPair } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { MessageChannel } from '../../../protocol/wire/message-channel.ts';
 import type { Log } from '../../../supervisor/base/log.ts';
-import { LocalProxy } from '../../../supervisor/egress/local-proxy.ts';
+import { LocalProxy } from '../../egress-harness/local-proxy.ts';
 import { ProxyProcess, type ProxyProcessOptions } from '../../../supervisor/egress/proxy-process.ts';
 import { ChildProxies } from '../../egress-harness/child-proxy.ts';
 import { InProcessEgress } from '../../egress-harness/in-process-egress.ts';
@@ -130,6 +130,24 @@ describe('the egress proxy', () => {
         );
       },
       { pulseMs: 100, frozenMs: 1500 },
+    );
+  });
+
+  test('whose connections are carried by its input and output serves 400 at once, and is replaced when killed', async () => {
+    const children = new ChildProxies();
+    await withProcess(
+      async ({ chain }) => {
+        const all = await Promise.all(Array.from({ length: 400 }, () => chain.sendRaw(get(), 30_000)));
+        for (const said of all) expect(said).toMatchObject({ reset: false });
+        for (const said of all) expect(said?.text).toContain('hello');
+        const plain = chain.sendRaw(get('/held'), 20_000);
+        await expect.poll(() => held, PATIENT).toBe(1);
+        children.latest.kill('SIGKILL');
+        expect(await plain).toMatchObject({ reset: true });
+        await expect.poll(() => status(chain), PATIENT).toBe(200);
+        expect(children.started).toHaveLength(2);
+      },
+      { launch: children.launchCarried },
     );
   });
 

@@ -5,7 +5,7 @@ import { ByteSearch } from '../../../supervisor/egress/credentials/byte-search.t
 import { EchoGuard, EchoGuards } from '../../../supervisor/egress/credentials/echo-guard.ts';
 import { encodedForms } from '../../../supervisor/egress/credentials/encodings.ts';
 import { CredentialEndpoint } from '../../../supervisor/egress/credentials/endpoint.ts';
-import { LocalProxy } from '../../../supervisor/egress/local-proxy.ts';
+import { LocalProxy } from '../../egress-harness/local-proxy.ts';
 import { EgressEventAggregator } from '../../../supervisor/egress/event-aggregator.ts';
 import { type Dice, fuzzedRequest } from '../../egress-harness/fuzz-requests.ts';
 import { cutUp, talk } from '../../egress-harness/tunnel-talk.ts';

@@ -9,7 +9,7 @@ import { Profiles } from '../../../supervisor/store/profiles.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { decide, type Rule } from '../../../supervisor/egress/decide.ts';
 import { EgressEventAggregator } from '../../../supervisor/egress/event-aggregator.ts';
-import { LocalProxy } from '../../../supervisor/egress/local-proxy.ts';
+import { LocalProxy } from '../../egress-harness/local-proxy.ts';
 import { Policies } from '../../../supervisor/egress/policies.ts';
 import { SessionGate } from '../../../supervisor/egress/session-gate.ts';
 import { type Dice, fuzzedHost, fuzzedRequest } from '../../egress-harness/fuzz-requests.ts';

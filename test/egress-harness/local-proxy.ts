@@ -2,19 +2,8 @@ import { type Duplex, duplexPair } from 'node:stream';
 import { ProxyServer } from '../../egress-proxy/proxy-server.ts';
 import { CREDENTIAL_MESSAGE_BYTES, type Purpose } from '../../egress-proxy/wire.ts';
 import { MessageChannel } from '../../protocol/wire/message-channel.ts';
-import type { RunningProxy } from './proxy-process.ts';
-import type { CredentialConnections } from './credentials/endpoint.ts';
-import type { ProxyConnections } from './session-gate.ts';
-
-/** The egress proxy's code in this process, for an engine whose containers cannot be reached by a socket. */
-export function runInside(): RunningProxy {
-  const server = new ProxyServer();
-  return {
-    dial: () => Promise.resolve(dialInside(server)),
-    exited: new Promise(() => undefined),
-    stop: () => Promise.resolve(),
-  };
-}
+import type { CredentialConnections } from '../../supervisor/egress/credentials/endpoint.ts';
+import type { ProxyConnections } from '../../supervisor/egress/session-gate.ts';
 
 function dialInside(server: ProxyServer): Duplex {
   const [ours, theirs] = duplexPair();
@@ -24,7 +13,7 @@ function dialInside(server: ProxyServer): Duplex {
   return ours;
 }
 
-/** The same with the interface of one that is kept. */
+/** The egress proxy's code in this process, with the interface of a process that is kept. */
 export class LocalProxy implements ProxyConnections, CredentialConnections {
   readonly #server = new ProxyServer();
   #lastId = 0;
