@@ -76,6 +76,11 @@ export function findStartProblems(profile: Profile): StartProblem[] {
     report(['credentials'], `${name} stands there more than once`);
   const seed = seedOf(profile);
   if (seed !== null) texts.push([['workspace', 'seed'], seed.folder]);
+  if (workspace?.repository !== undefined && seed !== null)
+    report(
+      ['workspace', 'seed'],
+      'a workspace begins with the repository or with the project; omit `seed`, or `repository`',
+    );
   // Paths in the git history are relative to the top of the repository.
   if (seed?.git === true && !/^\.?(?:\/\.?)*$/.test(seed.folder))
     report(

@@ -5,6 +5,7 @@ import { CredentialSchema, MAX_CREDENTIALS } from './credentials.ts';
 import { EgressRuleSchema } from './egress.ts';
 import { PRESET_NAMES } from './presets/names.ts';
 import { ProfileNameSchema } from './profile-name.ts';
+import { SecretNameSchema } from './secret-name.ts';
 import { SetupSchema } from './setup.ts';
 import { DurationSchema, SizeSchema } from './units.ts';
 
@@ -81,6 +82,38 @@ export const ChecksSchema = z
   .record(z.string().regex(/^[\p{L}\p{N}][\p{L}\p{N} _.:-]{0,63}$/u), z.string().min(1).max(10_000))
   .refine((checks) => Object.keys(checks).length <= MAX_CHECKS, `at most ${MAX_CHECKS} checks`);
 
+/** What git fetches over HTTP. A password is a secret, and never in the address. */
+const RepositorySchema = z.strictObject({
+  url: z
+    .string()
+    .max(2000)
+    .regex(
+      /^https?:\/\/[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d{1,5})?\/[^\s?#\\\p{C}]+$/u,
+      'an address with http or https, without user, password and query, such as https://git.example.com/team/project.git',
+    )
+    .refine((text) => URL.canParse(text), 'an address with http or https'),
+  /** Branch, tag or commit. Default: the branch that the repository names. */
+  ref: z
+    .string()
+    .max(250)
+    .regex(
+      /^(?!.*(?:\.\.|@\{|\/\/|\.lock$|[./]$))[A-Za-z0-9_][A-Za-z0-9._/+@-]*$/,
+      'a branch, a tag or a commit',
+    )
+    .optional(),
+  /** Commits of history; default: all of it. */
+  depth: z.number().int().min(1).max(1_000_000).optional(),
+  /** Name of the secret that is the password or token. */
+  secret: SecretNameSchema.optional(),
+  /** Default: `x-access-token`. */
+  user: z
+    .string()
+    .min(1)
+    .max(200)
+    .regex(/^[^\s:\p{C}]+$/u, 'a name without spaces and colons')
+    .optional(),
+});
+
 const SeedFolderSchema = z
   .string()
   .min(1)
@@ -116,7 +149,8 @@ export const ProfileSchema = z.strictObject({
         ])
         .optional(),
       ignore: z.array(z.string()).max(1000).optional(),
-      repository: z.strictObject({ url: z.string(), ref: z.string().optional() }).optional(),
+      /** Cloned by the setup; new workspaces begin with the clone instead of the project. */
+      repository: RepositorySchema.optional(),
     })
     .optional(),
   setup: SetupSchema.optional(),
@@ -182,11 +216,24 @@ export interface Seed {
 
 /** What a new workspace of the profile starts with; null for an empty one. */
 export function seedOf({ workspace }: Pick<Profile, 'workspace'>): Seed | null {
-  const { seed = '.', ignore = [] } = workspace ?? {};
+  const { repository, ignore = [] } = workspace ?? {};
+  const seed = workspace?.seed ?? (repository === undefined ? '.' : false);
   if (seed === false) return null;
   if (typeof seed === 'string') return { folder: seed, git: false, ignore };
   return { folder: seed.path ?? '.', git: seed.git ?? false, ignore };
 }
+
+/** Whether new sessions begin with what the setup left, instead of the files of the project. */
+export function hasTemplate({ setup, workspace }: Pick<Profile, 'setup' | 'workspace'>): boolean {
+  return setup?.run !== undefined || workspace?.repository !== undefined;
+}
+
+/** The secrets that the setup needs: those that it is given, and that of the repository. */
+export function setupSecretsOf({ setup, workspace }: Pick<Profile, 'setup' | 'workspace'>): string[] {
+  const ofRepository = workspace?.repository?.secret;
+  return [...new Set([...(setup?.secrets ?? []), ...(ofRepository === undefined ? [] : [ofRepository])])];
+}
+
 export type AgentConfig = z.infer<typeof AgentSchema>;
 
 /** What the profile answers to an agent that asks. */
@@ -222,7 +269,6 @@ export const UNSUPPORTED_FIELDS: readonly UnsupportedField[] = [
   { field: 'setup.egress.*.*.path', next: 'remove it; rules are for hosts and ports only' },
   { field: 'dockerfile', next: 'build the image yourself and name it in `image`' },
   { field: 'workspace.scope', value: 'profile', next: 'use `session`' },
-  { field: 'workspace.repository', next: 'clone inside the first turn' },
   { field: 'egress.*.methods', next: 'remove it; rules are for hosts and ports only' },
   { field: 'egress.*.path', next: 'remove it; rules are for hosts and ports only' },
   { field: 'retention', next: 'remove it; nothing is deleted by age yet' },

@@ -89,7 +89,7 @@ export const SetupStatusSchema = z.object({
   id: z.string(),
   profile: ProfileNameSchema,
   state: z.enum(SETUP_STATES),
-  /** What it is doing, or what it did last: `apt`, `npm`, `pip`, `run`. */
+  /** What it is doing, or what it did last: `apt`, `npm`, `pip`, `clone`, `run`. */
   step: z.string(),
   startedAt: TimeSchema,
   endedAt: TimeSchema.nullable(),

@@ -39,9 +39,15 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
     'true: a new workspace includes the git history of the project, which must be the top of its repository. The history ' +
     'contains everything that was ever committed, including secrets.',
   'workspace.ignore': 'Patterns, as in .gitignore, of files that are not copied into a new workspace.',
-  'workspace.repository': 'Repository that a new workspace starts with.',
-  'workspace.repository.url': 'URL of the repository.',
-  'workspace.repository.ref': 'Branch, tag or commit.',
+  'workspace.repository':
+    'Repository that the setup clones, and that new workspaces start with instead of the project. Docs: docs/setup.md#a-repository.',
+  'workspace.repository.url':
+    'URL of the repository: http or https, without user and password, such as https://git.example.com/team/project.git.',
+  'workspace.repository.ref': 'Branch, tag or commit; default: the branch that the repository names.',
+  'workspace.repository.depth': 'How many commits of history are fetched; default: all.',
+  'workspace.repository.secret':
+    'Name of the secret that is the password or token. Only the clone has it. Docs: docs/setup.md#a-repository.',
+  'workspace.repository.user': 'User name for the secret; default x-access-token.',
   setup:
     'What is installed once, at deploy, before any session starts: it becomes the image of the sandboxes. Docs: docs/setup.md.',
   'setup.packages': 'Packages to install as root, each a name with an optional version.',

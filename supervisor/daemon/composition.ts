@@ -68,7 +68,7 @@ import { HostFeed } from '../sessions/host-feed.ts';
 import { InterruptedWork } from '../sessions/interrupted-work.ts';
 import { Removal } from '../sessions/removal.ts';
 import { SessionCreation } from '../sessions/session-creation.ts';
-import { SessionResume } from '../sessions/session-resume.ts';
+import { type ResumesOptions, SessionResume } from '../sessions/session-resume.ts';
 import { SessionService } from '../sessions/session-service.ts';
 import { SessionViews } from '../sessions/session-views.ts';
 import { MemoryRequests } from '../sessions/memory-requests.ts';
@@ -188,8 +188,10 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
   const work = createWork({ ...storage, ...sandboxes, ...snapshots, ...agents }, log);
   const sessions = createSessions(
     { ...storage, ...network, ...sandboxes, ...snapshots, ...agents, ...tools, ...work },
+    (profile, request) => renewRepository(storage, profileService, profile, request),
     log,
   );
+  const profileService = createProfiles({ ...storage, ...network, ...sessions }, program, log);
   const payloads = new BufferPool();
   /** For calls about files. */
   const filesConnections = new FilesConnections(sandboxes.access, payloads);
@@ -249,7 +251,7 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
     automaticManifests,
     ...bundles,
     ...moves,
-    profileService: createProfiles({ ...storage, ...network, ...sessions }, program, log),
+    profileService,
     deletedSessions: new DeletedSessionContents({ ...storage, log: log.child('history') }),
     clients: new ClientNames(),
     /** Buffers of bytes that pass between clients and sidecars. */
@@ -695,6 +697,7 @@ function createWork(below: Storage & Sandboxes & SnapshotLayer & Agents, log: Lo
 /** What creates, restores and removes sessions, and the service that clients call. */
 function createSessions(
   below: Storage & Network & Sandboxes & SnapshotLayer & Agents & Tools & Work,
+  renewTemplate: ResumesOptions['renewTemplate'],
   log: Log,
 ) {
   const {
@@ -790,7 +793,7 @@ function createSessions(
     creation,
     removal,
     forks: new Forks({ ...own, creation }),
-    resume: new SessionResume({ ...own, removal, restores, snapshots: snapshotService }),
+    resume: new SessionResume({ ...own, removal, restores, snapshots: snapshotService, renewTemplate }),
     requests,
     views,
   });
@@ -937,6 +940,22 @@ function createMoves(
     arrivals.handleDeleted(id);
   });
   return { departures, arrivals, hostKey };
+}
+
+/** A clone of now, where workspaces of the profile begin with one: its branch can have moved on. */
+async function renewRepository(
+  { profiles }: Pick<Storage, 'profiles'>,
+  profileService: ProfileService,
+  profile: string,
+  { signal, onProgress }: Parameters<ResumesOptions['renewTemplate']>[1],
+): Promise<void> {
+  if (profiles.get(profile)?.config.workspace?.repository === undefined) return;
+  await profileService.runSetup(profile, {
+    reportProgress: (stage, done, of, unit) =>
+      onProgress?.({ stage, done: done ?? null, of: of ?? null, unit: unit ?? null }),
+    onOutput: () => undefined,
+    signal: signal ?? new AbortController().signal,
+  });
 }
 
 function createProfiles(below: Storage & Network & SessionLayer, program: Program, log: Log) {

@@ -113,7 +113,8 @@ function shown(value: unknown): string {
   if (value === null) return 'empty';
   if (Array.isArray(value)) return 'a list';
   if (typeof value === 'object') return 'a mapping';
-  const text = JSON.stringify(value);
+  // An address may have a password in it.
+  const text = JSON.stringify(value).replace(/:\/\/[^/"\s]*@/g, '://…@');
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }
 

@@ -25,6 +25,8 @@ export interface ResumesOptions {
   readonly restores: Restores;
   readonly snapshots: SnapshotService;
   readonly sessionMemory: Pick<SessionMemory, 'show'>;
+  /** Makes anew what workspaces of the profile begin with, where that can have changed since. */
+  readonly renewTemplate: (profile: string, request: ChangeRequest) => Promise<void>;
 }
 
 /** Resumes a session with its files as they are, with an empty workspace, with its memory alone, or from a snapshot. */
@@ -48,6 +50,8 @@ export class SessionResume {
         return null;
       case 'clean':
         requirePersistent(session, 'reset');
+        if (this.#options.operations.findResult(request.opId, CLEAN) === null)
+          await this.#options.renewTemplate(session.profile, request);
         return await this.#reset(session, request);
       case 'memory':
         return await this.#reset(session, request, () => ({

@@ -6,6 +6,7 @@ import { NODE_ENVIRONMENT, proxyEnvironment } from '../egress/environment.ts';
 import { keptInHome } from '../../protocol/agent-home.ts';
 import { toSingleLine } from '../base/single-line.ts';
 import type { SetupStep } from '../engine/port.ts';
+import { cloneCommand, hostOf } from './clone.ts';
 import type { SetupCommand } from './setup-commands.ts';
 
 /** What a profile's setup does. Equal plans make equal images, as far as the package sources answer equally. */
@@ -70,17 +71,22 @@ export function planSetup(
     ...step('npm', packages.npm, (names) => ['npm', 'install', '--global', '--', ...names]),
     ...step('pip', packages.pip, (names) => ['python3', '-m', 'pip', 'install', '--', ...names]),
   ].map((one) => ({ ...one, env }));
-  const commands = [run].flat().map((script) => ({
+  const repository = profile.workspace?.repository;
+  const ran = [run].flat().map((script) => ({
     name: 'run',
     command: ['sh', '-ec', script],
     shown: toSingleLine(script, SHOWN_CHARACTERS),
     env: { ...given, ...COMMON },
   }));
+  const commands = [...(repository === undefined ? [] : [cloneCommand(repository, given)]), ...ran];
   if (steps.length === 0 && commands.length === 0) return null;
   const listed = profile.setup?.egress ?? steps.map(({ name }) => SOURCE_OF[name]);
-  const rules = listed.flatMap((rule): readonly EgressRule[] =>
-    typeof rule === 'string' ? PACKAGE_HOSTS[rule].map((host) => ({ host })) : [rule],
-  );
+  const rules = [
+    ...listed.flatMap((rule): readonly EgressRule[] =>
+      typeof rule === 'string' ? PACKAGE_HOSTS[rule].map((host) => ({ host })) : [rule],
+    ),
+    ...(repository === undefined ? [] : [{ host: hostOf(repository) }]),
+  ];
   const made = { steps, rules };
   const inputs = JSON.stringify({
     format: FORMAT,

@@ -39,6 +39,8 @@ export interface SetupCommand {
   /** On one line, for people. */
   readonly shown: string;
   readonly env: Readonly<Record<string, string>>;
+  /** The name of a secret that only this command gets, as its own variable. */
+  readonly secret?: string;
 }
 
 export interface CommandsIo {

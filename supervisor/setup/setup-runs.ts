@@ -15,7 +15,14 @@ import { keptInHome } from '../../protocol/agent-home.ts';
 import { leftSecretsError, scanEntries, scanFiles, type SecretFinding } from './secret-scan.ts';
 import type { SetupSecret } from './secret-parts.ts';
 import { SecretRedaction, SecretSearch } from './secret-search.ts';
-import { requireWithinLimits, runCommands, type SetupSeed, type SetupSidecar } from './setup-commands.ts';
+import { CLONE_PASSWORD } from './clone.ts';
+import {
+  requireWithinLimits,
+  runCommands,
+  type SetupCommand,
+  type SetupSeed,
+  type SetupSidecar,
+} from './setup-commands.ts';
 import { SetupLog } from './setup-log.ts';
 import type { TemplateCapture } from './template-capture.ts';
 
@@ -149,7 +156,8 @@ export class SetupRuns {
 
   async #prepare(running: Running): Promise<PreparedImage> {
     const { engine, policies, egress } = this.#options;
-    const { plan, secrets, row, profile, reportProgress, signal } = running;
+    const { plan, row, profile, reportProgress, signal } = running;
+    const given = givenSecrets(running);
     const sandbox = sandboxOf(row, profile);
     signal.throwIfAborted();
     reportProgress('setup');
@@ -159,12 +167,12 @@ export class SetupRuns {
     policies.declare(row.id, plan.rules);
     await egress.waitUntilReady(row.id);
     return await engine.prepare(
-      { sandbox, image: row.baseImage, steps: plan.steps, secrets },
+      { sandbox, image: row.baseImage, steps: plan.steps, secrets: given },
       {
         signal,
         ...this.#reporting(running),
         // Without a step of its own the image is the base, to which nothing was given.
-        ...(secrets.length === 0 || plan.steps.length === 0
+        ...(given.length === 0 || plan.steps.length === 0
           ? {}
           : {
               inspect: (files) =>
@@ -241,12 +249,12 @@ export class SetupRuns {
     const { plan, secrets, row, profile, seed, output, reportProgress, signal } = running;
     const sidecar = await connect(row.id);
     try {
-      const inEnvironment = environmentOfSecrets(secrets);
-      const commands = plan.commands.map((one) => ({ ...one, env: { ...inEnvironment, ...one.env } }));
+      const given = givenSecrets(running);
+      const commands = plan.commands.map((one) => ({ ...one, env: environmentOf(one, running) }));
       await runCommands(
         engine,
         sidecar,
-        { sandboxId: row.id, profile, commands, secrets, seed },
+        { sandboxId: row.id, profile, commands, secrets: given, seed },
         { ...this.#reporting(running), signal },
       );
     } finally {
@@ -300,6 +308,17 @@ export class SetupRuns {
       sidecar.close();
     }
   }
+}
+
+/** Without that of a repository, which only its clone gets. */
+function givenSecrets({ secrets, profile }: Running): readonly SetupSecret[] {
+  return secrets.filter(({ name }) => profile.setup?.secrets?.includes(name) === true);
+}
+
+function environmentOf({ secret, env }: SetupCommand, running: Running): Record<string, string> {
+  if (secret === undefined) return { ...environmentOfSecrets(givenSecrets(running)), ...env };
+  const own = running.secrets.filter(({ name }) => name === secret);
+  return { ...env, ...environmentOfSecrets(own.map(({ value }) => ({ name: CLONE_PASSWORD, value }))) };
 }
 
 /** Errors: `setup_failed` with the paths. */

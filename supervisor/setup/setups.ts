@@ -1,5 +1,6 @@
 import { rm } from 'node:fs/promises';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { setupSecretsOf } from '../../protocol/profile.ts';
 import type { SetupStatus } from '../../protocol/setup.ts';
 import type { EventEntry } from '../../protocol/events.ts';
 import type { SecretStore } from '../secrets/secret-store.ts';
@@ -193,7 +194,7 @@ export class Setups {
         next: 'name the image that it was made from, and what to install in `setup`',
       });
     }
-    const versions = (profile.setup?.secrets ?? []).map((name) => {
+    const versions = setupSecretsOf(profile).map((name) => {
       const known = this.#options.secrets.describe(profile.name, name);
       return known === null ? name : `${known.profile ?? ''}/${name}/${known.version}`;
     });
@@ -215,7 +216,7 @@ export class Setups {
   }
 
   #secretsOf({ profile }: SetupRequest): SetupSecret[] {
-    return (profile.setup?.secrets ?? []).map((name) => {
+    return setupSecretsOf(profile).map((name) => {
       const secret = this.#options.secrets.use(profile.name, name);
       if (secret !== null) return { name, value: secret.value };
       throw new HoldfastError('not_found', `The setup of ${profile.name} needs the secret ${name}`, {

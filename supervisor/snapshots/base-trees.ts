@@ -1,6 +1,6 @@
 import { posix } from 'node:path';
 import type { ProjectOrigin } from '../../protocol/deploy.ts';
-import { seedOf } from '../../protocol/profile.ts';
+import { hasTemplate, seedOf } from '../../protocol/profile.ts';
 import type { Log } from '../base/log.ts';
 import { readSourceRecord } from '../profiles/source-record.ts';
 import type { Home } from '../store/home.ts';
@@ -53,17 +53,19 @@ export class BaseTrees {
     const { home, bases, profiles, snapshotCreation, log, now } = this.#options;
     const profile = profiles.get(session.profile);
     const seed = profile === null ? null : seedOf(profile.config);
-    if (session.throwaway || profile === null || seed === null) return;
+    if (session.throwaway || profile === null) return;
+    if (seed === null && !hasTemplate(profile.config)) return;
     try {
       const { origin } = await readSourceRecord(home.deployedSource(profile.name, profile.version), {
         limit: 1,
       });
-      const folder = posix.join(seed.folder, '/');
+      const folder = posix.join(seed?.folder ?? '', '/');
       const base = {
         sessionId: session.id,
         lineage: session.lineage,
         codeVersion: profile.version,
-        origin,
+        // The files of a repository that was cloned are not those of the project.
+        origin: seed === null ? null : origin,
         folder: folder === './' ? '' : folder,
       };
       const keep = (root: string): void => bases.put({ ...base, root, seededAt: now() });

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { keptInHome } from '../../protocol/agent-home.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { hasTemplate } from '../../protocol/profile.ts';
 import { SIGN_IN_FILES } from '../../protocol/presets/index.ts';
 import { OBJECT_KINDS, parseHash } from '../../snapshot-format/objects.ts';
 import { parseRoot } from '../../snapshot-format/entries.ts';
@@ -99,7 +100,7 @@ export class SetupTemplates implements WorkspaceTemplates, HomeTemplates {
   }
 
   has({ config }: Pick<ProfileRow, 'config'>): boolean {
-    return config.setup?.run !== undefined;
+    return hasTemplate(config);
   }
 
   async fill(row: SessionRow, profile: ProfileRow, filledHome: FilledHome) {
