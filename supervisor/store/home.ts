@@ -35,7 +35,7 @@ export const MAX_HOME_PATH_BYTES = LONGEST_DATABASE_PATH - LONGEST_DATABASE_NAME
 const LONGEST_PART = 255;
 /** Entries that a folder may have before it becomes a home. */
 const OURS =
-  /^(\.|supervisor|holdfast|id$|logs$|workspaces$|homes$|run$|deploys$|runtime$|artifacts$|promoted$|store$|setups$|backups$|reserve$|secrets$|host-key$|bin$|hosts)/;
+  /^(\.|supervisor|holdfast|id$|logs$|workspaces$|homes$|run$|egress$|deploys$|runtime$|artifacts$|promoted$|store$|setups$|backups$|reserve$|secrets$|host-key$|bin$|hosts)/;
 
 /** A session's run directory on this machine. */
 export interface RunPaths {

@@ -22,8 +22,8 @@ import { demultiplex, readText } from './multiplexed-stream.ts';
 
 const WHAT = 'Cannot start the egress proxy';
 const SHOWN_BYTES = 2048;
-/** Prefix of the folders of sockets, beside those of sessions. */
-const FOLDER = 'egress-';
+/** The folder of the home that has a folder for each socket. Nothing else removes what is in it. */
+const FOLDER = 'egress';
 
 export interface ProxyContainersOptions {
   readonly home: string;
@@ -159,18 +159,17 @@ export class ProxyContainers {
   }
 
   #folder(token: string): string {
-    return join(resolve(this.#options.home), 'run', `${FOLDER}${token}`);
+    return join(resolve(this.#options.home), FOLDER, token);
   }
 
   /** A folder in which the process, whose uid nothing else has, can make its socket. The folder above is ours alone. */
   async #prepareFolder(token: string): Promise<string> {
     const folder = this.#folder(token);
-    const runs = join(folder, '..');
-    await mkdir(runs, { recursive: true, mode: 0o700 });
+    const above = join(folder, '..');
+    await mkdir(above, { recursive: true, mode: 0o700 });
     // Leftovers of a supervisor that was killed: there is one for each home.
-    for (const name of await readdir(runs)) {
-      if (name.startsWith(FOLDER) && !this.#tokens.has(name.slice(FOLDER.length)))
-        await removeTree(join(runs, name));
+    for (const name of await readdir(above)) {
+      if (!this.#tokens.has(name)) await removeTree(join(above, name));
     }
     await mkdir(folder, { mode: 0o700 });
     await chmod(folder, 0o777);
