@@ -175,6 +175,7 @@ const LATE = [
   'sessions/move-session.ts',
   'sessions/setting-labels.ts',
   'snapshots/format.ts',
+  'snapshots/snapshot-actions.ts',
   'terminals/path-references.ts',
   'transfer/export-tree.ts',
   'transfer/import-tree.ts',
@@ -289,12 +290,11 @@ const SHARED_WITH_LATE = {
   'preact/jsx-runtime': ['Fragment', 'jsx', 'jsxs'],
   zod: ['array', 'boolean', 'discriminatedUnion', 'enum', 'literal', 'number', 'object', 'string', 'union'],
   'protocol/egress.ts': ['RuleOriginSchema'],
-  'protocol/ids.ts': ['SnapshotIdSchema', 'TurnIdSchema'],
-  'protocol/snapshots.ts': ['SnapshotSchema'],
+  'protocol/ids.ts': ['SessionIdSchema', 'SnapshotIdSchema'],
+  'protocol/snapshots.ts': ['ChangeSchema', 'SnapshotGraphSchema', 'SnapshotSchema', 'SnapshotUsageSchema'],
   'webview/format.ts': ['formatBytes', 'formatCount', 'formatNumber', 'formatTime', 'plain'],
   'webview/late.ts': ['provideLateViews'],
   'webview/view/icon.tsx': ['Icon'],
-  'webview/view/marks.tsx': ['snapshotReason'],
 };
 
 /** The pages, for the browser that VS Code is: a bundle each, and what the session page loads when it is first needed. */

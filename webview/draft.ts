@@ -1,7 +1,5 @@
-import type { z } from 'zod';
 import { SavedPageSchema } from './messages.ts';
-
-type SavedPage = z.infer<typeof SavedPageSchema>;
+import type { SavedPage } from './messages.ts';
 
 export interface DraftOptions {
   /** Of the session. */
@@ -57,7 +55,8 @@ export class Draft {
   }
 
   #save(state: Omit<SavedPage, 'session'>): void {
-    this.#options.save({ session: this.#options.session, ...state });
+    const { tab, snapshot } = this.#saved ?? {};
+    this.#options.save({ session: this.#options.session, tab, snapshot, ...state });
   }
 }
 

@@ -1,6 +1,13 @@
 import { z } from 'zod';
 import { RuleOriginSchema } from '../protocol/egress.ts';
-import type { HandlersOf, RequestMap } from './link.ts';
+import { SessionIdSchema, SnapshotIdSchema } from '../protocol/ids.ts';
+import {
+  ChangeSchema,
+  SnapshotGraphSchema,
+  SnapshotSchema,
+  SnapshotUsageSchema,
+} from '../protocol/snapshots.ts';
+import type { HandlersOf, MessageMap, RequestMap } from './link.ts';
 
 /**
  * What the late views of the session page and the extension say to each other, beside `messages.ts`. Both sides parse what
@@ -38,11 +45,78 @@ export const SessionRecordSchema = z.object({
 });
 export type SessionRecord = z.infer<typeof SessionRecordSchema>;
 
+/** Snapshots that the page reads at a time. */
+export const SNAPSHOT_PAGE = 200;
+/** Files that differ, which the page reads at a time. */
+export const CHANGE_PAGE = 100;
+
+const PageSnapshotSchema = SnapshotSchema.pick({
+  ...{ id: true, createdAt: true, reason: true, label: true, pinned: true, files: true, bytes: true },
+  ...{ changedFiles: true, newBytes: true, eventSeq: true, turn: true, duringTurn: true, missing: true },
+});
+export type PageSnapshot = z.infer<typeof PageSnapshotSchema>;
+
+const SnapshotPageSchema = z.object({
+  /** Newest first. */
+  snapshots: z.array(PageSnapshotSchema).max(SNAPSHOT_PAGE),
+  /** Where older ones begin; null for the end. */
+  next: z.string().max(400).nullable(),
+  graph: SnapshotGraphSchema,
+  usage: SnapshotUsageSchema,
+});
+export type SnapshotPage = z.infer<typeof SnapshotPageSchema>;
+
+const path = z.string().max(4096);
+const PageChangeSchema = ChangeSchema.pick({ path: true, oldPath: true, kind: true, type: true });
+export type PageChange = z.infer<typeof PageChangeSchema>;
+
+const PageChangesSchema = z.object({
+  changes: z.array(PageChangeSchema).max(CHANGE_PAGE),
+  /** How much differs in all, in words, and why that may be incomplete. */
+  totals: text,
+  caveat: text.nullable(),
+  nextCursor: z.string().nullable(),
+});
+export type PageChanges = z.infer<typeof PageChangesSchema>;
+
+const snapshot = z.object({ snapshot: SnapshotIdSchema });
+/** From one snapshot to another one or the files of now. */
+const sides = z.object({ from: SnapshotIdSchema, to: z.union([SnapshotIdSchema, z.literal('now')]) });
+
+/** extension → page. */
+export const TO_LATE = {
+  /** Snapshots were created, deleted or restored, or differ otherwise. */
+  snapshotsChanged: nothing,
+} as const satisfies MessageMap;
+export type ToLate = typeof TO_LATE;
+
 /** page → extension. Each has a result, or fails with the sentence of an error. */
 export const LATE_REQUESTS = {
   record: { params: nothing, result: SessionRecordSchema },
   /** Puts a manifest of the session as it is now on the clipboard, signed. */
   copyManifest: { params: nothing, result: nothing },
+  snapshots: {
+    params: z.object({ cursor: z.string().max(400).optional() }),
+    result: SnapshotPageSchema,
+  },
+  changes: {
+    params: sides.extend({ cursor: z.string().max(12_400).optional() }),
+    result: PageChangesSchema,
+  },
+  /** Opens the difference of one file. `path`, `oldPath`, `kind`: as in `changes`. */
+  openChange: {
+    params: sides.extend({ path, oldPath: path.optional(), kind: ChangeSchema.shape.kind }),
+    result: nothing,
+  },
+  /** Opens a file as it was. */
+  openSnapshotFile: { params: snapshot.extend({ path }), result: nothing },
+  /** Lets a person choose which. */
+  pickSnapshotFile: { params: snapshot, result: nothing },
+  pinSnapshot: { params: snapshot.extend({ pinned: z.boolean() }), result: nothing },
+  /** After the person has confirmed it. */
+  deleteSnapshot: { params: snapshot, result: z.object({ deleted: z.boolean() }) },
+  /** Opens the page of another session. */
+  openSession: { params: z.object({ session: SessionIdSchema }), result: nothing },
 } as const satisfies RequestMap;
 export type LateRequests = typeof LATE_REQUESTS;
 export type LateRequestName = keyof LateRequests;

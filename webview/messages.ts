@@ -8,7 +8,6 @@ import {
 } from '../protocol/conversation.ts';
 import { OpIdSchema, SessionSchema } from '../protocol/entities.ts';
 import { SnapshotIdSchema, TurnIdSchema } from '../protocol/ids.ts';
-import { SnapshotSchema } from '../protocol/snapshots.ts';
 import type { HandlersOf, ListenersOf, MessageMap, RequestMap } from './link.ts';
 
 /**
@@ -24,8 +23,6 @@ export const MAX_PROMPT = 256 * 1024;
 export const MAX_COPY = 2 ** 20;
 /** Files that a mention is completed with. */
 export const MAX_FOUND_FILES = 20;
-/** Snapshots that the page shows. */
-export const MAX_SNAPSHOTS = 200;
 
 const count = z.number().int().nonnegative();
 const text = z.string().max(5000);
@@ -70,8 +67,6 @@ export const TO_PAGE = {
     items: z.array(ConversationItemSchema),
     chunks: z.array(CONVERSATION_NOTIFICATIONS['conversation/chunk'].params.omit({ subscription: true })),
   }),
-  /** Newest first. */
-  snapshots: z.object({ snapshots: z.array(SnapshotSchema).max(MAX_SNAPSHOTS) }),
   pickers: z.object({ pickers: z.array(PickerSchema) }),
 } as const satisfies MessageMap;
 export type ToPage = typeof TO_PAGE;
@@ -152,7 +147,6 @@ export const REQUESTS = {
   forkBeforeTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
   restoreSnapshot: { params: z.object({ snapshot: SnapshotIdSchema }), result: nothing },
   forkSnapshot: { params: z.object({ snapshot: SnapshotIdSchema }), result: nothing },
-  pinSnapshot: { params: z.object({ snapshot: SnapshotIdSchema, pinned: z.boolean() }), result: nothing },
   /** `to`: null for the files as they are. */
   compareSnapshots: {
     params: z.object({ from: SnapshotIdSchema, to: SnapshotIdSchema.nullable() }),
@@ -171,7 +165,11 @@ export type MessageHandlers = ListenersOf<ToPage>;
 /** What VS Code keeps of a page, so that a reload restores it. */
 export const SavedPageSchema = z.object({
   session: z.string().max(200),
+  /** The part that was shown, and the snapshot that was selected. */
+  tab: z.enum(['conversation', 'snapshots', 'record']).optional(),
+  snapshot: z.string().max(40).optional(),
   draft: z.string().max(MAX_PROMPT).optional(),
   /** With which the draft was sent, if no answer has come. */
   opId: OpIdSchema.optional(),
 });
+export type SavedPage = z.infer<typeof SavedPageSchema>;

@@ -1,10 +1,9 @@
-import type { Snapshot } from '../protocol/snapshots.ts';
 import { Bridge } from './bridge.ts';
 import { Conversation } from './conversation.ts';
 import { Draft } from './draft.ts';
 import type { RequestResult } from './link.ts';
-import { MAX_COPY, REQUESTS, TO_PAGE } from './messages.ts';
-import type { MessageHandlers, PageState, Picker, RequestName, Requests } from './messages.ts';
+import { MAX_COPY, REQUESTS, SavedPageSchema, TO_PAGE } from './messages.ts';
+import type { MessageHandlers, PageState, Picker, RequestName, Requests, SavedPage } from './messages.ts';
 import { RedrawnModel } from './redrawn-model.ts';
 import type { z } from 'zod';
 
@@ -23,16 +22,17 @@ export class PageModel extends RedrawnModel {
   readonly bridge = new Bridge();
   readonly conversation = new Conversation();
   state: PageState = INITIAL;
-  snapshots: readonly Snapshot[] | null = null;
   pickers: readonly Picker[] = [];
   /** What turns changed on disk, by id. */
   readonly #lines = new Map<string, TurnLines>();
   #isReading = false;
   readonly #draft: Draft;
+  readonly #session: string;
 
   /** `session`: its id. */
   constructor(session: string) {
     super();
+    this.#session = session;
     this.#draft = new Draft({
       session,
       read: () => this.bridge.saved,
@@ -65,6 +65,16 @@ export class PageModel extends RedrawnModel {
   /** As `Draft.forgetSent`. */
   forgetSent(prompt: string | null): void {
     this.#draft.forgetSent(prompt);
+  }
+
+  /** What VS Code kept of the page. */
+  get saved(): Partial<SavedPage> {
+    return SavedPageSchema.safeParse(this.bridge.saved).data ?? {};
+  }
+
+  /** Has VS Code keep which part of the page is shown, because it forgets the document of a page that is hidden. */
+  keep(part: Pick<Partial<SavedPage>, 'tab' | 'snapshot'>): void {
+    this.bridge.save({ session: this.#session, ...this.saved, ...part });
   }
 
   start(): void {
@@ -151,10 +161,6 @@ export class PageModel extends RedrawnModel {
         this.changed();
         // After the frame, so that a page that cannot keep up gets fewer and larger batches.
         requestAnimationFrame(() => void this.ask('shown', { batch }));
-      },
-      snapshots: ({ snapshots }) => {
-        this.snapshots = snapshots;
-        this.changed();
       },
       pickers: ({ pickers }) => {
         this.pickers = pickers;

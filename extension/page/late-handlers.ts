@@ -1,15 +1,82 @@
-import { env } from 'vscode';
+import { commands, env } from 'vscode';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { SnapshotGraph } from '../../protocol/snapshots.ts';
+import { CHANGE_PAGE, SNAPSHOT_PAGE } from '../../webview/late-messages.ts';
 import type { LateRequestHandlers } from '../../webview/late-messages.ts';
 import type { Connection } from '../connection/connection.ts';
+import { snapshotUri, workspaceUri } from '../files/location.ts';
+import type { HostConnection } from '../connection/host-connection.ts';
+import { formatCaveats, formatTotals } from '../snapshots/format.ts';
 import { readManifest, readRecord } from './session-record.ts';
 
 /** Answers what the late views of a session's page ask. */
 export function lateHandlers(connection: Connection, session: string): LateRequestHandlers {
+  /** Runs a command on this session. The command reports its own errors. */
+  const run = (command: string, ...args: readonly unknown[]): Thenable<unknown> =>
+    commands.executeCommand(`holdfast.${command}`, session, ...args);
+  const at = (side: string, path: string) =>
+    side === 'now'
+      ? workspaceUri(connection, session, path)
+      : snapshotUri(connection.of(session), side, path);
   return {
     record: () => readRecord(connection, session),
     copyManifest: async () => {
       await env.clipboard.writeText(JSON.stringify(await readManifest(connection, session)));
       return {};
     },
+    snapshots: async ({ cursor }) => {
+      const host = connection.of(session);
+      const [{ snapshots, nextCursor, usage }, graph] = await Promise.all([
+        host.call('snapshot/list', {
+          session,
+          limit: SNAPSHOT_PAGE,
+          ...(cursor === undefined ? {} : { cursor }),
+        }),
+        readGraph(host, session),
+      ]);
+      return { snapshots, next: nextCursor, usage, graph };
+    },
+    changes: async ({ from, to, cursor }) => {
+      const { changes, totals, caveats, nextCursor } = await connection.call('snapshot/diff', {
+        ...{ a: from, b: to, session, limit: CHANGE_PAGE },
+        ...(cursor === undefined ? {} : { cursor }),
+      });
+      return { changes, totals: formatTotals(totals), caveat: formatCaveats(caveats), nextCursor };
+    },
+    openChange: async ({ from, to, path, oldPath, kind }) => {
+      const [left, right] = [at(from, oldPath ?? path), at(to, path)];
+      // VS Code shows an error where one side of a difference is missing.
+      if (kind === 'added') await commands.executeCommand('vscode.open', right);
+      else if (kind === 'deleted') await commands.executeCommand('vscode.open', left);
+      else await commands.executeCommand('vscode.diff', left, right);
+      return {};
+    },
+    openSnapshotFile: async ({ snapshot, path }) => {
+      await commands.executeCommand('vscode.open', at(snapshot, path));
+      return {};
+    },
+    pickSnapshotFile: async ({ snapshot }) => {
+      await run('openSnapshotFile', snapshot);
+      return {};
+    },
+    pinSnapshot: async ({ snapshot, pinned }) => {
+      await run('pinSnapshot', snapshot, pinned);
+      return {};
+    },
+    deleteSnapshot: async ({ snapshot }) => ({ deleted: (await run('deleteSnapshot', snapshot)) === true }),
+    openSession: async ({ session: other }) => {
+      await commands.executeCommand('holdfast.openSessionPage', other);
+      return {};
+    },
   };
+}
+
+/** A supervisor of an earlier version on another machine has no graph: its snapshots are one line. */
+async function readGraph(host: HostConnection, session: string): Promise<SnapshotGraph> {
+  try {
+    return await host.call('snapshot/graph', { session });
+  } catch (error) {
+    if (HoldfastError.from(error).code !== 'method_not_found') throw error;
+    return { origin: null, restores: [], forks: [] };
+  }
 }

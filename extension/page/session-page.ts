@@ -4,8 +4,8 @@ import type { Disposable, WebviewPanel } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import { LATE_REQUESTS } from '../../webview/late-messages.ts';
-import type { LateRequests } from '../../webview/late-messages.ts';
-import { MAX_FOUND_FILES, MAX_SNAPSHOTS, REQUESTS } from '../../webview/messages.ts';
+import type { LateRequests, ToLate } from '../../webview/late-messages.ts';
+import { MAX_FOUND_FILES, REQUESTS } from '../../webview/messages.ts';
 import type { RequestResult } from '../../webview/link.ts';
 import type { PageState, RequestHandlers, Requests, ToPage } from '../../webview/messages.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
@@ -44,7 +44,7 @@ export interface SessionPageOptions {
 export class SessionPage implements Disposable {
   readonly #options: SessionPageOptions;
   readonly #owned = new DisposableStore();
-  readonly #link: WebviewLink<Requests & LateRequests, ToPage>;
+  readonly #link: WebviewLink<Requests & LateRequests, ToPage & ToLate>;
   #follower: ConversationFollower | undefined;
   #input: PageState['input'] = 'prompt';
   #counting: Promise<unknown> = Promise.resolve();
@@ -113,13 +113,13 @@ export class SessionPage implements Disposable {
       begin: (page) => {
         this.#link.send('begin', page);
         void this.#findInput();
-        void this.#sendSnapshots();
+        this.#link.send('snapshotsChanged', {});
         void this.sendPickers();
       },
       send: (batch, items, chunks) => {
         this.#link.send('changed', { batch, items, chunks });
         if (items.some((item) => item.type === 'mark' && SNAPSHOT_EVENTS.has(item.mark))) {
-          void this.#sendSnapshots();
+          this.#link.send('snapshotsChanged', {});
         }
         if (items.some(({ type }) => type === 'option' || type === 'end')) void this.sendPickers();
         this.#markSeen();
@@ -137,18 +137,6 @@ export class SessionPage implements Disposable {
       this.#showState();
     } catch {
       // It stays as it was; the next connection asks again.
-    }
-  }
-
-  async #sendSnapshots(): Promise<void> {
-    try {
-      const { snapshots } = await this.#options.connection.call('snapshot/list', {
-        session: this.#options.session,
-        limit: MAX_SNAPSHOTS,
-      });
-      this.#link.send('snapshots', { snapshots });
-    } catch {
-      // The list stays as it was; the state of the connection says what is wrong.
     }
   }
 
@@ -282,11 +270,6 @@ export class SessionPage implements Disposable {
     forkBeforeTurn: async ({ turnId }) => this.#run('forkSession', (await this.#snapshotsOf(turnId)).before),
     restoreSnapshot: ({ snapshot }) => this.#run('restoreSnapshot', snapshot),
     forkSnapshot: ({ snapshot }) => this.#run('forkSession', snapshot),
-    pinSnapshot: async ({ snapshot, pinned }) => {
-      await this.#host.call('snapshot/update', { snapshot, pinned });
-      await this.#sendSnapshots();
-      return {};
-    },
     compareSnapshots: ({ from, to }) => this.#run('compareSnapshots', from, to ?? 'now'),
     command: ({ command }) =>
       command === 'connect' || command === 'checkEngine' ? run(`holdfast.${command}`) : this.#run(command),

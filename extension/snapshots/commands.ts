@@ -19,6 +19,7 @@ import { openWorkspace } from '../sessions/open-workspace.ts';
 import { pickSession } from '../sessions/pick-session.ts';
 import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { modeUri } from './mode-documents.ts';
+import { deleteSnapshot, openSnapshotFile, pinSnapshot } from './snapshot-actions.ts';
 import { pickSnapshot } from './pick-snapshot.ts';
 import { formatCaveats, formatTotals, snapshotTitle } from './format.ts';
 
@@ -46,6 +47,12 @@ export class SnapshotCommands {
       'holdfast.forkSession': (target, snapshot, name) => this.#fork(target, snapshot, name),
       'holdfast.compareSnapshots': (target, a, b) => this.#compare(target, a, b),
       'holdfast.openSnapshot': (target, snapshot) => this.#open(target, snapshot),
+      'holdfast.openSnapshotFile': (target, snapshot) =>
+        this.#act(target, 'Browse Snapshot Files', openSnapshotFile, snapshot),
+      'holdfast.pinSnapshot': (target, snapshot, pinned) =>
+        this.#act(target, 'Keep or Release Snapshot', pinSnapshot, snapshot, pinned),
+      'holdfast.deleteSnapshot': (target, snapshot) =>
+        this.#act(target, 'Delete Snapshot', deleteSnapshot, snapshot),
     } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 
@@ -250,6 +257,17 @@ export class SnapshotCommands {
       uri: snapshotUri(this.#connection.of(session.id), snapshot.id, '/'),
       name: sanitize(`${sessionTitle(session)}: ${snapshotTitle(snapshot)}`),
     });
+  }
+
+  async #act<T>(
+    target: unknown,
+    title: string,
+    act: (connection: Connection, session: Session, given: unknown, more: unknown) => Promise<T>,
+    given: unknown,
+    more?: unknown,
+  ): Promise<T | undefined> {
+    const session = await this.#pick(target, title);
+    return session === undefined ? undefined : act(this.#connection, session, given, more);
   }
 
   #pick(target: unknown, title: string): Promise<Session | undefined> {

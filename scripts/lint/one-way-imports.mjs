@@ -44,7 +44,7 @@ export const MODULES = {
     review: ['base', 'connection', 'commands', 'files', 'sessions', 'history', 'snapshots'],
     handoff: ['base', 'connection', 'commands', 'files', 'sessions'],
     policy: ['base', 'connection', 'commands', 'sessions', 'history'],
-    page: ['base', 'connection', 'commands', 'files', 'sessions'],
+    page: ['base', 'connection', 'commands', 'files', 'sessions', 'snapshots'],
     home: ['base', 'connection', 'commands', 'sessions', 'page'],
     inbox: ['base', 'connection', 'commands', 'sessions'],
     search: ['base', 'connection', 'commands', 'files', 'sessions'],

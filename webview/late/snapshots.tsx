@@ -1,119 +1,128 @@
-import { useState } from 'preact/hooks';
-import type { Snapshot } from '../../protocol/snapshots.ts';
-import { formatBytes, formatCount, formatTime, plain } from '../format.ts';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { formatBytes, formatCount, plain } from '../format.ts';
 import { Icon } from '../view/icon.tsx';
-import { snapshotReason } from '../view/marks.tsx';
+import { layoutGraph } from './graph-layout.ts';
 import type { LateModel } from './late-model.ts';
+import { SnapshotRow } from './snapshot-row.tsx';
+import { entriesOf } from './snapshot-tree.ts';
+import { useSnapshots } from './use-snapshots.ts';
 
-/** The snapshots of the session over time, newest first, and what can be done with one or two of them. */
+/** What the arrow keys do to the place in the list of `count` rows. */
+const MOVES: Readonly<Record<string, (at: number, count: number) => number>> = {
+  ArrowDown: (at) => at + 1,
+  ArrowUp: (at) => at - 1,
+  PageDown: (at) => at + 10,
+  PageUp: (at) => at - 10,
+  Home: () => 0,
+  End: (_, count) => count - 1,
+};
+
+/** The snapshots of the session as a graph over time, newest first, and what can be done with them. */
 export function Snapshots({ model }: { readonly model: LateModel }) {
-  const { snapshots } = model.page;
-  const [selected, setSelected] = useState<string | null>(null);
-  if (snapshots === null)
+  const { list, why, readAgain, readOlder } = useSnapshots(model);
+  const [selected, setSelected] = useState<string | null>(model.page.saved.snapshot ?? null);
+  const [current, setCurrent] = useState(selected);
+  const rows = useRef<HTMLOListElement>(null);
+  useEffect(() => model.page.keep({ snapshot: selected ?? undefined }), [model, selected]);
+  const entries = useMemo(
+    () => (list === null ? [] : entriesOf(list.snapshots, list.graph, list.next === null)),
+    [list],
+  );
+  const layout = useMemo(() => layoutGraph(entries), [entries]);
+  // Drawn again only when it differs: the page is drawn with every word of a running turn.
+  const drawn = useMemo(() => {
+    if (list === null) return null;
+    const tabStop = entries.some(({ id }) => id === current) ? current : (entries[0]?.id ?? null);
+    return entries.map((entry, at) => {
+      const row = layout.rows[at];
+      return row === undefined ? null : (
+        <SnapshotRow
+          key={entry.id}
+          {...{ model, entry, row, list, lanes: layout.lanes }}
+          below={entries[at + 1]?.id ?? null}
+          isSelected={entry.id === selected}
+          isTabStop={entry.id === tabStop}
+          onSelect={() => {
+            setCurrent(entry.id);
+            setSelected(entry.id === selected ? null : entry.id);
+          }}
+        />
+      );
+    });
+  }, [model, list, entries, layout, selected, current]);
+
+  if (list === null) {
     return (
       <div class="timeline loading" role="status">
-        Loading…
+        {why === null ? (
+          'Loading…'
+        ) : (
+          <p>
+            {plain(why)}{' '}
+            <button class="link" onClick={readAgain}>
+              Try Again
+            </button>
+          </p>
+        )}
       </div>
     );
-  if (snapshots.length === 0) {
+  }
+  const create = (): void => void model.page.ask('command', { command: 'createSnapshot' });
+  if (list.snapshots.length === 0) {
     return (
       <div class="timeline">
         <div class="empty">
           <Icon name="device-camera" />
           <h2>No snapshots yet</h2>
           <p>One is created before every turn. You can also create one now.</p>
-          <button
-            class="primary"
-            onClick={() => void model.page.ask('command', { command: 'createSnapshot' })}
-          >
+          <button class="primary" onClick={create}>
             Create Snapshot
           </button>
         </div>
       </div>
     );
   }
+  const onKeyDown = (event: KeyboardEvent): void => {
+    const titles = [...(rows.current?.querySelectorAll<HTMLElement>('.row-title') ?? [])];
+    const at = titles.indexOf(event.target as HTMLElement);
+    const move = MOVES[event.key];
+    if (at === -1 || move === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    const to = Math.max(0, Math.min(titles.length - 1, move(at, titles.length)));
+    setCurrent(entries[to]?.id ?? null);
+    titles[to]?.focus();
+  };
+  const { usage } = list;
   return (
-    <div class="timeline" tabIndex={0} aria-label="Snapshots">
-      <ol class="column snapshots">
-        <li class="now">
-          <span class="dot" aria-hidden="true" />
-          <div class="what">
-            <strong>Now</strong>
-            <span class="quiet"> the workspace as it is</span>
-          </div>
-        </li>
-        {snapshots.map((snapshot) => (
-          <Entry
-            key={snapshot.id}
-            model={model}
-            snapshot={snapshot}
-            selected={selected}
-            onSelect={(id) => setSelected(id === selected ? null : id)}
-          />
-        ))}
-      </ol>
-    </div>
-  );
-}
-
-interface EntryProps {
-  readonly model: LateModel;
-  readonly snapshot: Snapshot;
-  readonly selected: string | null;
-  readonly onSelect: (id: string) => void;
-}
-
-function Entry({ model, snapshot, selected, onSelect }: EntryProps) {
-  const { id, label, reason, turn, createdAt, changedFiles, newBytes, pinned, missing } = snapshot;
-  const title = label ?? turn?.prompt ?? snapshotReason(reason);
-  const facts = [
-    snapshotReason(reason),
-    formatTime(createdAt),
-    formatCount(changedFiles, 'changed file'),
-    `+${formatBytes(newBytes)}`,
-    missing > 0 ? `${formatCount(missing, 'file')} missing` : null,
-  ].filter((fact) => fact !== null);
-  return (
-    <li class={selected === id ? 'selected' : ''}>
-      <span class="dot" aria-hidden="true" />
-      <div class="what">
-        <span class="title">
-          {pinned && <Icon name="pinned" />} {plain(title)}
-        </span>
-        <span class="quiet">{facts.join(' · ')}</span>
-        <span class="actions">
-          <button
-            class="link"
-            onClick={() => void model.page.ask('compareSnapshots', { from: id, to: null })}
-          >
-            Compare with Now
+    <div class="timeline">
+      <div class="column">
+        <p class="graph-head quiet">
+          <span>
+            {formatCount(usage.snapshots, 'snapshot')} · {formatBytes(usage.bytes)} on disk
+          </span>
+          <button class="link" onClick={create}>
+            Create Snapshot
           </button>
-          {selected === null || selected === id ? (
-            <button class="link" aria-pressed={selected === id} onClick={() => onSelect(id)}>
-              {selected === id ? 'Selected for comparison' : 'Select to Compare'}
+        </p>
+        {why !== null && (
+          <p role="status">
+            {plain(why)}{' '}
+            <button class="link" onClick={readAgain}>
+              Try Again
             </button>
-          ) : (
-            <button
-              class="link"
-              onClick={() => void model.page.ask('compareSnapshots', { from: selected, to: id })}
-            >
-              Compare with Selected
+          </p>
+        )}
+        <ol ref={rows} class="graph" aria-label="Snapshots, newest first" onKeyDown={onKeyDown}>
+          {drawn}
+        </ol>
+        {list.next !== null && (
+          <p class="center">
+            <button class="secondary" onClick={readOlder}>
+              Show Older Snapshots
             </button>
-          )}
-          <button class="link" onClick={() => void model.page.ask('restoreSnapshot', { snapshot: id })}>
-            Restore…
-          </button>
-          <button class="link" onClick={() => void model.page.ask('forkSnapshot', { snapshot: id })}>
-            Fork…
-          </button>
-          <button
-            class="link"
-            onClick={() => void model.page.ask('pinSnapshot', { snapshot: id, pinned: !pinned })}
-          >
-            {pinned ? 'Unpin' : 'Pin'}
-          </button>
-        </span>
+          </p>
+        )}
       </div>
-    </li>
+    </div>
   );
 }

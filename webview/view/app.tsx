@@ -20,7 +20,7 @@ const FILTER_NAMES: Readonly<Record<Filter, string>> = {
 
 export function App({ model }: { readonly model: PageModel }) {
   const [, redraw] = useReducer((count: number) => count + 1, 0);
-  const [tab, setTab] = useState<Tab>('conversation');
+  const [tab, setTab] = useState<Tab>(model.saved.tab ?? 'conversation');
   const [filter, setFilter] = useState<Filter>('all');
   useEffect(() => {
     model.onChange(() => redraw(undefined));
@@ -28,7 +28,16 @@ export function App({ model }: { readonly model: PageModel }) {
   }, [model]);
   return (
     <>
-      <Header model={model} tab={tab} onTab={setTab} filter={filter} onFilter={setFilter} />
+      <Header
+        model={model}
+        tab={tab}
+        onTab={(next) => {
+          setTab(next);
+          model.keep({ tab: next });
+        }}
+        filter={filter}
+        onFilter={setFilter}
+      />
       <Banner model={model} />
       <main>
         {tab === 'conversation' && <TimelineView model={model} filter={filter} />}

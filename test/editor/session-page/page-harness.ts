@@ -9,8 +9,8 @@ import { HOME_REQUESTS, TO_HOME } from '../../../webview/home-messages.ts';
 import type { HomeRequests, ToHome } from '../../../webview/home-messages.ts';
 import { EnvelopeToExtensionSchema } from '../../../webview/link.ts';
 import type { MessageMap, NameOf, RequestMap } from '../../../webview/link.ts';
-import { LATE_REQUESTS } from '../../../webview/late-messages.ts';
-import type { LateRequests } from '../../../webview/late-messages.ts';
+import { LATE_REQUESTS, TO_LATE } from '../../../webview/late-messages.ts';
+import type { LateRequests, ToLate } from '../../../webview/late-messages.ts';
 import { REQUESTS, TO_PAGE } from '../../../webview/messages.ts';
 import type { Requests, ToPage } from '../../../webview/messages.ts';
 import axe from 'axe-core';
@@ -61,7 +61,10 @@ afterAll(async () => {
 });
 
 /** The bundle of a page in a browser, with this test in the place of the extension. */
-export class PageHarness<R extends RequestMap = Requests & LateRequests, M extends MessageMap = ToPage> {
+export class PageHarness<
+  R extends RequestMap = Requests & LateRequests,
+  M extends MessageMap = ToPage & ToLate,
+> {
   readonly page: Page;
   /** What the page asked for, in order. */
   readonly requests: { readonly name: string; readonly params: unknown }[] = [];
@@ -83,7 +86,12 @@ export class PageHarness<R extends RequestMap = Requests & LateRequests, M exten
   static open(options: Options<Requests & LateRequests>): Promise<PageHarness> {
     const session = 'ses-aaaaaaaaaaaaaaaa';
     return PageHarness.#open(
-      { bundle: 'session-page', session, requests: { ...REQUESTS, ...LATE_REQUESTS }, messages: TO_PAGE },
+      {
+        bundle: 'session-page',
+        session,
+        requests: { ...REQUESTS, ...LATE_REQUESTS },
+        messages: { ...TO_PAGE, ...TO_LATE },
+      },
       options,
     );
   }

@@ -427,43 +427,6 @@ describe('a mention of a file', () => {
   });
 });
 
-test('snapshots are compared, restored, forked and pinned', async () => {
-  const { page: view } = await open();
-  const snapshot = (n: number, label: string | null) => ({
-    id: `snp-${'abc'.charAt(n).repeat(16)}`,
-    sessionId: 'ses-aaaaaaaaaaaaaaaa',
-    createdAt: new Date(2026, 0, 1 + n).toISOString(),
-    reason: 'before-turn' as const,
-    label,
-    pinned: n === 0,
-    base: null,
-    ...{ files: 10, directories: 2, bytes: 100, changedFiles: n, changedBytes: 5, newBytes: 2048 },
-    ...{ scanMs: 1, frozenMs: 0, eventSeq: n, turn: { id: TURN, prompt: `Do number ${n}` } },
-    ...{ duringTurn: false, missing: 0, missingPaths: [] },
-  });
-  await harness.send('state', state());
-  await harness.send('begin', page(RICH));
-  await harness.send('snapshots', { snapshots: [snapshot(2, 'good'), snapshot(1, null), snapshot(0, null)] });
-  await view.getByRole('tab', { name: 'Snapshots' }).click();
-  await view.getByText('Do number 1').waitFor();
-  await picture('snapshots');
-  const entry = (text: string) => view.getByRole('listitem').filter({ hasText: text });
-  await entry('Do number 0').getByRole('button', { name: 'Select to Compare' }).click();
-  await entry('good').getByRole('button', { name: 'Compare with Selected' }).click();
-  await entry('good').getByRole('button', { name: 'Compare with Now' }).click();
-  await entry('good').getByRole('button', { name: 'Restore…' }).click();
-  await entry('good').getByRole('button', { name: 'Fork…' }).click();
-  await entry('Do number 0').getByRole('button', { name: 'Unpin' }).click();
-  const [first, last] = [SNAPSHOT, `snp-${'c'.repeat(16)}`];
-  await expect.poll(asked).toEqual([
-    { name: 'compareSnapshots', params: { from: first, to: last } },
-    { name: 'compareSnapshots', params: { from: last, to: null } },
-    { name: 'restoreSnapshot', params: { snapshot: last } },
-    { name: 'forkSnapshot', params: { snapshot: last } },
-    { name: 'pinSnapshot', params: { snapshot: first, pinned: false } },
-  ]);
-});
-
 describe('the manifest and the policy', () => {
   const RECORD = {
     rules: [
@@ -661,11 +624,19 @@ test('nothing that an agent writes acts', async () => {
 });
 
 test('a part of the page that cannot be loaded says so, and is loaded again', async () => {
-  const { page: view } = await open();
+  const { page: view } = await open({
+    answers: {
+      snapshots: () => ({
+        snapshots: [],
+        next: null,
+        graph: { origin: null, restores: [], forks: [] },
+        usage: { snapshots: 0, bytes: 0, uniqueBytes: null },
+      }),
+    },
+  });
   await view.route('**/session-page-late.js', (route) => route.abort(), { times: 1 });
   await harness.send('state', state());
   await harness.send('begin', page(RICH));
-  await harness.send('snapshots', { snapshots: [] });
   await view.getByRole('tab', { name: 'Snapshots' }).click();
   await view.getByText('The rest of the page could not be loaded.').waitFor();
   await view.getByRole('button', { name: 'Try Again' }).click();
