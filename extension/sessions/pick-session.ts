@@ -47,7 +47,11 @@ export async function pickSession(
 ): Promise<Session | undefined> {
   const all = await sessions.list();
   const id = sessionIdOf(target) ?? (options.here === true ? onlySessionInWindow() : undefined);
-  if (id !== undefined) return all.find((session) => session.id === id);
+  if (id !== undefined) {
+    const found = all.find((session) => session.id === id);
+    if (found === undefined) await sessions.requireNotMoved(id);
+    return found;
+  }
   const fitting = all
     .filter(
       (session) => session.status !== 'deleted' && !session.archived && (options.fits?.(session) ?? true),

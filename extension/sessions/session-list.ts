@@ -50,6 +50,15 @@ export class SessionList implements Disposable {
     return sessions;
   }
 
+  /** For a session that no host reports. Errors: where it has moved to, if that is why. */
+  async requireNotMoved(session: string): Promise<void> {
+    try {
+      await this.#connection.call('session/show', { session });
+    } catch (error) {
+      if (error instanceof HoldfastError && error.details?.['movedTo'] !== undefined) throw error;
+    }
+  }
+
   /** As `list`; keeps the last result where the supervisor does not answer. */
   async refresh(): Promise<void> {
     this.#connection.ensureConnecting();

@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { tmpdir } from 'node:os';
@@ -11,6 +13,7 @@ import { connectTo } from '../setup/test-client.ts';
 import { soakCount } from '../setup/run-length.ts';
 
 const PROFILE = 'name: shell\nagent: { protocol: command, command: [sh] }\npersistence: persistent\n';
+const BUNDLE = join(import.meta.dirname, '../../dist/holdfast.cjs');
 const CLEAN_UP_MS = 120_000;
 
 const MovedSchema = z.object({
@@ -64,12 +67,22 @@ async function placesOf(near: NearMachine, name: string): Promise<string[]> {
   return places;
 }
 
+/** From 0 up to 1, the same for the same seed. */
+function randomOf(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
 describe.skipIf(SSHD === undefined).concurrent('a session moves between machines (needs sshd)', () => {
   test('there and back with all of it, and says where it is', async ({ onTestFinished }) => {
     const { near } = await twoMachines(onTestFinished, { delayMs: 25 });
     const held = await near.run('session', 'create', 'shell', '--name', 'held');
     expect(held.code).toBe(0);
-    await near.run('session', 'create', 'shell', '--name', 'mine');
+    const made = await near.run('session', 'create', 'shell', '--name', 'mine', '--json');
+    const { id } = z.object({ session: z.object({ id: z.string() }) }).parse(JSON.parse(made.stdout)).session;
     expect(await prompt(near, 'local', 'mine', 'echo one > one; seq 200000 > many; echo made')).toBe(
       'made\n',
     );
@@ -87,6 +100,14 @@ describe.skipIf(SSHD === undefined).concurrent('a session moves between machines
     const gone = await near.run('session', 'show', 'mine');
     expect(gone.code).toBe(1);
     expect(gone.stderr).toContain(`it has moved to far, where it is ${moved.session.id}`);
+    // Should that machine be lost, there is a last snapshot.
+    const kept = await near.run('snapshot', 'list', id, '--json');
+    const { snapshots } = z
+      .object({ snapshots: z.array(z.object({ id: z.string() })).min(1) })
+      .parse(JSON.parse(kept.stdout));
+    const rescued = await near.run('snapshot', 'fork', snapshots[0]?.id ?? '', '--name', 'rescued', '--wait');
+    expect(rescued).toMatchObject({ code: 0 });
+    expect(await prompt(near, 'local', 'rescued', 'cat one')).toBe('one\n');
     // The same again is no second move.
     const again = await near.run('session', 'move', 'mine', '--to', 'far', '--json');
     expect(MovedSchema.parse(JSON.parse(again.stdout)).session.id).toBe(moved.session.id);
@@ -118,13 +139,46 @@ describe.skipIf(SSHD === undefined).concurrent('a session moves between machines
     expect(await prompt(near, 'far', 'busy', 'cat late')).toBe('late\n');
   }, 300_000);
 
+  test('while its command is killed again and again, and by two commands at once', async ({
+    onTestFinished,
+  }) => {
+    const random = randomOf(Number(process.env['HOLDFAST_SEED'] ?? 11));
+    const { near } = await twoMachines(onTestFinished, { delayMs: 10 });
+    await near.run('session', 'create', 'shell', '--name', 'mine');
+    await prompt(near, 'local', 'mine', 'head -c 3000000 /dev/urandom > noise; echo one > one');
+    let [host, other] = ['local', 'far'];
+    for (let round = 0; round < soakCount(2, 30); round += 1) {
+      for (let attempt = 0; attempt < soakCount(3, 10); attempt += 1) {
+        const child = spawn(
+          process.execPath,
+          [BUNDLE, 'session', 'move', 'mine', '--host', host, '--to', other],
+          {
+            env: near.environment,
+            stdio: 'ignore',
+          },
+        );
+        const ended = once(child, 'exit');
+        await new Promise((resolve) => setTimeout(resolve, 200 + random() * 2500));
+        child.kill('SIGKILL');
+        await ended;
+        expect((await placesOf(near, 'mine')).length).toBeLessThanOrEqual(1);
+      }
+      const both = await Promise.all(
+        [1, 2].map(() => near.run('session', 'move', 'mine', '--host', host, '--to', other)),
+      );
+      if (both.every(({ code }) => code !== 0))
+        expect(await near.run('session', 'move', 'mine', '--host', host, '--to', other)).toMatchObject({
+          code: 0,
+        });
+      [host, other] = [other, host];
+      expect(await placesOf(near, 'mine')).toEqual([host]);
+      expect(await prompt(near, host, 'mine', 'cat one; wc -c < noise')).toBe('one\n3000000\n');
+    }
+  }, 1_200_000);
+
   test('over a network that is cut again and again it lives once', async ({ onTestFinished }) => {
     const seed = Number(process.env['HOLDFAST_SEED'] ?? 7);
-    let state = seed;
-    const random = (): number => {
-      state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-      return state / 2 ** 32;
-    };
+    const random = randomOf(seed);
     const cuts = soakCount(5, 100);
     const { near, server } = await twoMachines(onTestFinished, {
       ...{ delayMs: 1, jitterMs: 5, seed },

@@ -75,6 +75,13 @@ test('the context of the menus describes what can be done with a session', () =>
   expect(sessionIcon(running).id).toBe('loading~spin');
   expect(formatStatus(running)).toBe('running, 2 queued');
   const filling = { snapshotId: 'snp-aaaaaaaaaaaaaaaa', failed: null };
+  const moving = { with: { home: 'a'.repeat(26), name: 'far' } };
+  expect(formatStatus(session({ status: 'resumable', move: { ...moving, state: 'leaving' } }))).toBe(
+    'moving to far',
+  );
+  expect(formatStatus(session({ status: 'created', move: { ...moving, state: 'arriving' } }))).toBe(
+    'arriving from far',
+  );
   expect(formatStatus(session({ status: 'created', hydration: filling }))).toBe('copying files');
   const failed = { code: 'no_space', why: 'The disk is full' };
   expect(formatStatus(session({ status: 'created', hydration: { ...filling, failed } }))).toBe(
