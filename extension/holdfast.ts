@@ -10,6 +10,7 @@ import { bundledSupervisor, clientInfo, supervisorProgram } from './connection/s
 import type { SupervisorProgram } from './connection/supervisor-program.ts';
 import { StatusItem } from './connection/status-item.ts';
 import { DisposableStore } from './base/disposable-store.ts';
+import { RecentStats } from './files/recent-stats.ts';
 import { SaveConflicts } from './files/save-conflicts.ts';
 import { CachedSettings } from './files/cached-settings.ts';
 import { DocumentBases } from './files/document-bases.ts';
@@ -81,7 +82,8 @@ export class Holdfast implements Disposable {
     const times = new ChangeTimes();
     const sessionSettings = own.add(new SessionSettings(connection));
     const sessionFiles = new SessionFiles(connection);
-    const conflicts = own.add(new SaveConflicts(connection, sessionFiles, bases));
+    const recent = new RecentStats();
+    const conflicts = own.add(new SaveConflicts({ connection, files: sessionFiles, bases, recent }));
     const files = own.add(
       new WorkspaceFiles({
         connection,
@@ -90,6 +92,7 @@ export class Holdfast implements Disposable {
         conflicts,
         times,
         settings: sessionSettings,
+        recent,
       }),
     );
     // Before the file systems are registered, so that no file is read unguarded.

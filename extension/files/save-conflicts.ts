@@ -21,6 +21,7 @@ import { openDocumentOf } from './document-bases.ts';
 import { asFileSystemError } from './file-errors.ts';
 import { SCHEME, baseName, locate } from './location.ts';
 import type { WorkspaceFile } from './location.ts';
+import type { RecentStats } from './recent-stats.ts';
 import { SaveMerger } from './save-merger.ts';
 import { isVersionConflict } from './session-files.ts';
 import type { WritePrecondition, SessionFiles } from './session-files.ts';
@@ -40,6 +41,7 @@ const REPORT_ONE_MS = 100;
 export class SaveConflicts implements Disposable {
   readonly #files: SessionFiles;
   readonly #bases: DocumentBases;
+  readonly #recent: RecentStats;
   readonly #comparisons: Comparisons;
   readonly #merger: SaveMerger;
   readonly #conflicts = new Map<string, Conflict>();
@@ -55,9 +57,16 @@ export class SaveConflicts implements Disposable {
   /** Documents that a person has just tried to save by hand. */
   readonly #savedByHand = new Set<string>();
 
-  constructor(connection: Connection, files: SessionFiles, bases: DocumentBases) {
+  constructor(options: {
+    readonly connection: Connection;
+    readonly files: SessionFiles;
+    readonly bases: DocumentBases;
+    readonly recent: RecentStats;
+  }) {
+    const { connection, files, bases, recent } = options;
     this.#files = files;
     this.#bases = bases;
+    this.#recent = recent;
     this.#comparisons = this.#owned.add(new Comparisons(files));
     this.#owned.add(
       workspace.onWillSaveTextDocument(({ document: { uri }, reason }) => {
@@ -69,6 +78,7 @@ export class SaveConflicts implements Disposable {
         connection,
         files,
         bases,
+        recent,
         isCompared: (uri) => this.#comparisons.shownVersion(uri) !== undefined,
       }),
     );
@@ -163,6 +173,7 @@ export class SaveConflicts implements Disposable {
     precondition: WritePrecondition,
   ): Promise<void> {
     const written = await this.#files.write(session, path, content, precondition);
+    this.#recent.recordWritten(uri.toString(), written);
     // The comparison now shows an outdated version.
     this.#comparisons.forget(uri);
     this.#bases.recordWrite(uri, written, await decodeText(uri, content));

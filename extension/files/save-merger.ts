@@ -10,6 +10,7 @@ import type { DocumentBases } from './document-bases.ts';
 import { SCHEME, baseName, locate } from './location.ts';
 import { mergeLines, applyEdits } from './merge-lines.ts';
 import type { LineEdit } from './merge-lines.ts';
+import type { RecentStats } from './recent-stats.ts';
 import type { SessionFiles } from './session-files.ts';
 
 /** VS Code gives all participants of a save about 1.7 s together, and ignores one that was late three times. */
@@ -33,6 +34,7 @@ export class SaveMerger implements Disposable {
   readonly #connection: Connection;
   readonly #files: SessionFiles;
   readonly #bases: DocumentBases;
+  readonly #recent: RecentStats;
   readonly #isCompared: (uri: Uri) => boolean;
   readonly #merges = new Map<string, Merge>();
   readonly #owned = new DisposableStore();
@@ -41,12 +43,14 @@ export class SaveMerger implements Disposable {
     readonly connection: Connection;
     readonly files: SessionFiles;
     readonly bases: DocumentBases;
+    readonly recent: RecentStats;
     /** Whether a comparison of the document is open: the person merges by hand then. */
     readonly isCompared: (uri: Uri) => boolean;
   }) {
     this.#connection = options.connection;
     this.#files = options.files;
     this.#bases = options.bases;
+    this.#recent = options.recent;
     this.#isCompared = options.isCompared;
     this.#owned.add(workspace.onWillSaveTextDocument((event) => this.#onWillSave(event)));
     this.#owned.add(workspace.onDidChangeTextDocument(({ document }) => this.#onDidChange(document)));
@@ -108,7 +112,9 @@ export class SaveMerger implements Disposable {
     const location = locate(uri);
     if (location.kind !== 'workspace') return undefined;
     const { session, path } = location;
-    const { version } = await this.#files.versionedStat(session, path);
+    const stat = await this.#files.versionedStat(session, path);
+    this.#recent.recordChecked(uri.toString(), stat);
+    const { version } = stat;
     if (version === null || version === base.version) return undefined;
     const theirs = await this.#files.read({ session }, path);
     const their = normalize(await decodeText(uri, theirs.bytes));

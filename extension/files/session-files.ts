@@ -24,14 +24,8 @@ export interface WholeFile {
   readonly mtimeMs: number;
 }
 
-/** The stat of a file with the version that a write can require. */
-export interface VersionedStat {
-  readonly size: number;
-  readonly mtimeMs: number;
-  readonly mtimeNs: string;
-  /** Null where it is no regular file. */
-  readonly version: string | null;
-}
+/** The stat of a file with the version that a write can require: null where it is no regular file. */
+export type VersionedStat = FileStat & { readonly version: string | null };
 
 /** Reads and writes whole files and listings of a session or snapshot, which the protocol transfers in parts. */
 export class SessionFiles {

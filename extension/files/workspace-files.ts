@@ -20,6 +20,7 @@ import type { SaveConflicts } from './save-conflicts.ts';
 import type { DocumentBases } from './document-bases.ts';
 import { withFileSystemErrors, asFileSystemError, outsideWorkspace, fileNotFound } from './file-errors.ts';
 import { ROOT_STAT, entryType, statType } from './file-types.ts';
+import type { RecentStats } from './recent-stats.ts';
 import { StatCache } from './stat-cache.ts';
 import { LargeFiles } from './large-files.ts';
 import { SCHEME, locate, siblingUri } from './location.ts';
@@ -42,6 +43,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
   readonly #large: LargeFiles;
   readonly #times: ChangeTimes;
   readonly #settings: SessionSettings;
+  readonly #recent: RecentStats;
   readonly #stats = new StatCache();
   readonly #owned = new DisposableStore();
   readonly #changed = this.#owned.add(new EventEmitter<FileChangeEvent[]>());
@@ -55,8 +57,10 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     readonly conflicts: SaveConflicts;
     readonly times: ChangeTimes;
     readonly settings: SessionSettings;
+    readonly recent: RecentStats;
   }) {
-    const { connection, files, bases, conflicts, times, settings } = options;
+    const { connection, files, bases, conflicts, times, settings, recent } = options;
+    this.#recent = recent;
     this.#connection = connection;
     this.#files = files;
     this.#bases = bases;
@@ -71,6 +75,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
       new FileWatches({
         connection,
         emit: (events) => {
+          for (const { uri } of events) recent.forget(uri.toString());
           this.#changed.fire(events);
           this.#large.refreshTails(events);
           times.recordChanged(
@@ -129,12 +134,22 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
       return { ...cached, permissions: FilePermission.Readonly };
     }
     this.#watches.recordAccess(location.session);
-    const { stat, isLink } = await withFileSystemErrors(
-      this.#files.stat({ session: location.session }, location.path),
-    );
+    const { stat, isLink } = await this.#statOf(key, location);
     const fileStat = this.#toFileStat(uri, location.session, stat, isLink);
     this.#stats.set(key, fileStat);
     return fileStat;
+  }
+
+  /** Answered without a request where a save has just had the answer. */
+  async #statOf(
+    key: string,
+    { session, path }: WorkspaceLocation,
+  ): Promise<{ stat: SessionStat; isLink: boolean }> {
+    const recent = this.#recent.take(key);
+    if (recent !== undefined) return { stat: recent, isLink: false };
+    const found = await withFileSystemErrors(this.#files.stat({ session }, path));
+    this.#recent.recordStat(key, found.stat, found.isLink);
+    return found;
   }
 
   async readDirectory(uri: Uri): Promise<[string, FileType][]> {
@@ -185,21 +200,25 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     const written = await withFileSystemErrors(
       this.#files.write(session, path, content, { create, overwrite }),
     );
+    this.#recent.recordWritten(uri.toString(), written);
     this.#bases.recordReplacement(uri, { ...written, bytes: Buffer.from(content) });
   }
 
   async createDirectory(uri: Uri): Promise<void> {
+    this.#recent.clear();
     const { session, path } = workspaceFile(uri);
     await withFileSystemErrors(this.#files.createFolder(session, path));
   }
 
   async delete(uri: Uri, options: { readonly recursive: boolean }): Promise<void> {
+    this.#recent.clear();
     const { session, path } = workspaceFile(uri);
     if (path === WORKSPACE) throw outsideWorkspace();
     await withFileSystemErrors(this.#files.remove(session, path, options.recursive));
   }
 
   async rename(from: Uri, to: Uri, options: { readonly overwrite: boolean }): Promise<void> {
+    this.#recent.clear();
     const [source, target] = inOneSession(from, to);
     if (source.path === WORKSPACE || target.path === WORKSPACE) throw outsideWorkspace();
     await copyBases(this.#files, this.#bases, { from, to }, () =>
@@ -208,6 +227,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
   }
 
   async copy(from: Uri, to: Uri, options: { readonly overwrite: boolean }): Promise<void> {
+    this.#recent.clear();
     const [source, target] = inOneSession(from, to);
     await copyBases(this.#files, this.#bases, { from, to }, () =>
       withFileSystemErrors(this.#files.copy(source.session, source.path, target.path, options.overwrite)),
@@ -272,6 +292,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
 
   /** After missed changes, makes VS Code read open documents and visible folders again. */
   #rescan(folder: Uri, session: string): void {
+    this.#recent.clear();
     this.#refresh((uri) => isOf(session, uri));
     this.#changed.fire([refreshFolderEvent(folder)]);
   }

@@ -60,6 +60,25 @@ export function defineRoundTrips(): void {
       });
       assert.deepEqual(besidesStats(saving), ['files/write']);
     });
+
+    it('of a save are two round trips: our look and the write, from which VS Code looks before and after are answered', async () => {
+      const editor = await vscode.window.showTextDocument(sessionUri(LARGE));
+      // VS Code looks at the document after the change of the last save.
+      await quiet();
+      await editor.edit((edit) => edit.insert(new vscode.Position(0, 0), 'mine again '));
+      const saving = await captureRequests(async () => {
+        assert.equal(await editor.document.save(), true);
+      });
+      const methods = saving.filter(({ path }) => path === LARGE).map(({ method }) => method);
+      // What comes after the write is VS Code's answer to the notification of the change.
+      assert.deepEqual(methods.slice(0, methods.indexOf('files/write') + 1), ['files/stat', 'files/write']);
+      assert.equal(editor.document.isDirty, false);
+      await quiet();
+      assert.equal(
+        (await vscode.workspace.fs.stat(sessionUri(LARGE))).size,
+        editor.document.getText().length,
+      );
+    });
   });
 }
 

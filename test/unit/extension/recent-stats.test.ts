@@ -1,0 +1,91 @@
+import { expect, test } from 'vitest';
+import { RecentStats } from '../../../extension/files/recent-stats.ts';
+import type { FileStat, WriteResult } from '../../../protocol/files.ts';
+
+const KEY = 'holdfast://ses-a/workspace/a';
+const file = (more: Partial<FileStat> = {}): FileStat => ({
+  type: 'file',
+  size: 1,
+  mtimeMs: 1000,
+  mtimeNs: '1000000000',
+  mode: 0o640,
+  link: null,
+  linkType: null,
+  ...more,
+});
+const WRITTEN: WriteResult = {
+  version: 'v2',
+  size: 7,
+  mtimeMs: 2000,
+  mtimeNs: '2000000000',
+  created: false,
+  hardlinked: false,
+};
+
+/** A clock that the test moves, in ms. */
+function given() {
+  const clock = { ms: 0 };
+  return { clock, stats: new RecentStats(() => clock.ms) };
+}
+
+test('a save answers the look before its write and the one after it, once each', () => {
+  const { stats } = given();
+  stats.recordStat(KEY, file(), false);
+  expect(stats.take(KEY)).toBeUndefined();
+  stats.recordChecked(KEY, file({ size: 2 }));
+  expect(stats.take(KEY)).toEqual(file({ size: 2 }));
+  expect(stats.take(KEY)).toBeUndefined();
+  stats.recordWritten(KEY, WRITTEN);
+  expect(stats.take(KEY)).toEqual(file({ size: 7, mtimeMs: 2000, mtimeNs: '2000000000' }));
+  expect(stats.take(KEY)).toBeUndefined();
+});
+
+test('a change that is reported in between makes the next look ask', () => {
+  const { stats } = given();
+  stats.recordStat(KEY, file(), false);
+  stats.recordWritten(KEY, WRITTEN);
+  stats.forget(KEY);
+  expect(stats.take(KEY)).toBeUndefined();
+  stats.recordWritten(KEY, WRITTEN);
+  stats.clear();
+  expect(stats.take(KEY)).toBeUndefined();
+});
+
+test('an answer is not used a second later', () => {
+  const { clock, stats } = given();
+  stats.recordStat(KEY, file(), false);
+  stats.recordWritten(KEY, WRITTEN);
+  clock.ms = 1000;
+  expect(stats.take(KEY)).toBeUndefined();
+});
+
+test.for([
+  ['of a link', file({ type: 'file' }), true],
+  ['of a folder', file({ type: 'directory' }), false],
+  ['of a FIFO', file({ type: 'fifo' }), false],
+] as const)('a stat %s answers nothing', ([, stat, isLink]) => {
+  const { stats } = given();
+  // It was a file before.
+  stats.recordStat(KEY, file(), false);
+  stats.recordWritten(KEY, WRITTEN);
+  stats.recordStat(KEY, stat, isLink);
+  stats.recordChecked(KEY, file());
+  stats.recordWritten(KEY, WRITTEN);
+  expect(stats.take(KEY)).toBeUndefined();
+});
+
+test('a file that became a folder is asked for', () => {
+  const { stats } = given();
+  stats.recordStat(KEY, file(), false);
+  stats.recordChecked(KEY, file({ type: 'directory' }));
+  expect(stats.take(KEY)).toBeUndefined();
+});
+
+test('of many files only the last are kept', () => {
+  const { stats } = given();
+  for (let n = 0; n <= 1000; n += 1) stats.recordStat(`${KEY}${String(n)}`, file(), false);
+  stats.recordWritten(`${KEY}0`, WRITTEN);
+  stats.recordWritten(`${KEY}1000`, WRITTEN);
+  expect(stats.take(`${KEY}0`)).toBeUndefined();
+  expect(stats.take(`${KEY}1000`)).toBeDefined();
+});
