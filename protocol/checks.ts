@@ -39,6 +39,15 @@ const checkResult = {
   content: ContentSchema,
   /** Bytes of the whole output. */
   outputBytes: count,
+  /**
+   * With `accepted`, the hash of what the result depends on: tree, command, image and the version of the profile, which has the environment.
+   * Null where it is not known, and in results of earlier versions.
+   */
+  key: z
+    .string()
+    .regex(/^[0-9a-f]{64}$/)
+    .nullable()
+    .default(null),
 };
 export const CheckResultSchema = z.object(checkResult);
 export type CheckResult = z.infer<typeof CheckResultSchema>;
@@ -50,7 +59,8 @@ export const CHECK_EVENTS = { 'check.ended': CheckResultSchema } as const;
 export const CHECK_METHODS = {
   /**
    * Runs one check of the profile and answers when it has ended; it ends with the request. Its output also comes as
-   * `check/output` under the name `output`, which the client chooses. `not_found` without such a check or, with
+   * `check/output` under the name `output`, which the client chooses. One of `accepted` that passed before does not run again while its
+   * `key` is the same. `not_found` without such a check or, with
    * `accepted`, without a review; `cancelled`, `sandbox_lost`.
    */
   'check/run': {
@@ -58,9 +68,15 @@ export const CHECK_METHODS = {
       session: SessionRefSchema,
       name,
       of: CheckSubjectSchema.optional(),
+      /** Also if it passed on the same tree before. */
+      again: z.boolean().optional(),
       output: z.string().min(1).max(64).optional(),
     }),
-    result: z.object({ check: CheckResultSchema }),
+    result: z.object({
+      check: CheckResultSchema,
+      /** It did not run: this is an earlier result. */
+      cached: z.boolean().default(false),
+    }),
     repeat: 'never',
     whenDamaged: 'refused',
   },

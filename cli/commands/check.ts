@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { CheckResult, CheckSubject } from '../../protocol/checks.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import type { Result } from '../../protocol/methods.ts';
 import type { Context } from '../context.ts';
 import { EXIT } from '../failure.ts';
 import type { Registry } from '../registry.ts';
@@ -12,6 +13,7 @@ const BACKLOG = 2 ** 20;
 interface CheckOptions {
   readonly accepted?: boolean;
   readonly list?: boolean;
+  readonly again?: boolean;
 }
 
 /** `check SESSION [NAME]`: exit code 1 if a check failed. */
@@ -31,6 +33,7 @@ export function registerCheck(registry: Registry): void {
       '--accepted',
       'on what is accepted in the review, with its ignored files, in a sandbox of its own',
     )
+    .option('--again', 'with --accepted: also if it passed on the same tree before')
     .option('--list', 'only show the checks and their newest results');
   registry.setAction(
     command,
@@ -50,13 +53,20 @@ export function registerCheck(registry: Registry): void {
           );
         return undefined;
       }
-      const results: CheckResult[] = [];
+      const results: (CheckResult & { readonly cached: boolean })[] = [];
       for (const { name: one, command: line } of chosen) {
         if (!context.json)
           await context.printNote(context.stderrStyle.dim(`${sanitizeLine(one)}: ${sanitizeLine(line)}`));
-        const result = await runOne(context, session, one, of ?? 'workspace');
-        results.push(result);
-        if (!context.json) await context.print(`${one}  ${outcome(context, result)}`);
+        const { check, cached } = await runOne(
+          context,
+          session,
+          one,
+          of ?? 'workspace',
+          options.again === true,
+        );
+        results.push({ ...check, cached });
+        const before = cached ? ', before: it was not run again' : '';
+        if (!context.json) await context.print(`${one}  ${outcome(context, check)}${before}`);
       }
       if (context.json) await context.printJson({ checks: results });
       return results.every(({ exitCode }) => exitCode === 0) ? undefined : EXIT.failed;
@@ -88,7 +98,8 @@ async function runOne(
   session: string,
   name: string,
   of: CheckSubject,
-): Promise<CheckResult> {
+  again: boolean,
+): Promise<Result<'check/run'>> {
   const output = randomUUID();
   const peer = await context.client().peer();
   const decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
@@ -116,13 +127,13 @@ async function runOne(
     });
   });
   try {
-    const { check } = await context.call(
+    const ended = await context.call(
       'check/run',
-      { session, name, of, output },
+      { session, name, of, again, output },
       { stage: `Running ${name}` },
     );
     await writing;
-    return check;
+    return ended;
   } finally {
     stop();
   }

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { type CheckResult, CheckResultSchema, type CheckSubject } from '../../protocol/checks.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Ids } from '../base/ids.ts';
@@ -8,7 +9,7 @@ import type { Removal } from '../sessions/removal.ts';
 import type { SessionCreation } from '../sessions/session-creation.ts';
 import type { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
 import type { Database } from '../store/database.ts';
-import type { Profiles } from '../store/profiles.ts';
+import type { ProfileRow, Profiles } from '../store/profiles.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { Snapshots } from '../store/snapshots.ts';
 import type { Execs } from '../terminals/execs.ts';
@@ -28,6 +29,8 @@ export interface ChecksOptions {
   readonly checkTrees: CheckTrees;
   readonly creation: Pick<SessionCreation, 'insert'>;
   readonly removal: Pick<Removal, 'deleteSession'>;
+  /** What the engine has under the name of an image. Errors: those of the engine. */
+  readonly imageIdentity: (image: string) => Promise<string>;
   readonly ids: Ids;
   /** ms since 1970. */
   readonly now: () => number;
@@ -36,6 +39,8 @@ export interface ChecksOptions {
 export interface CheckRequest {
   readonly name: string;
   readonly of: CheckSubject;
+  /** Also if it passed on the same tree before. */
+  readonly again: boolean;
   readonly signal: AbortSignal;
   /** Resolves when the client can take more. */
   readonly onOutput: (stream: 'stdout' | 'stderr', bytes: Buffer) => Promise<void>;
@@ -47,6 +52,13 @@ interface Subject {
   readonly sessionId: string;
   readonly tree: string;
   readonly review: CheckResult['review'];
+  readonly key: string | null;
+}
+
+export interface CheckOutcome {
+  readonly check: CheckResult;
+  /** It did not run: this is an earlier result. */
+  readonly cached: boolean;
 }
 
 /**
@@ -61,10 +73,10 @@ export class Checks {
   }
 
   /**
-   * Runs one check and records its result. Errors: `not_found` without such a check or review, `cancelled`, `sandbox_lost`, those of
+   * Runs one check and records its result. One of what is accepted that passed with the same key is not run again. Errors: `not_found` without such a check or review, `cancelled`, `sandbox_lost`, those of
    * an exec.
    */
-  async run(session: SessionRow, request: CheckRequest): Promise<CheckResult> {
+  async run(session: SessionRow, request: CheckRequest): Promise<CheckOutcome> {
     const { name, of, signal } = request;
     const checks = this.#checksOf(session);
     const command = Object.hasOwn(checks, name) ? checks[name] : undefined;
@@ -88,11 +100,13 @@ export class Checks {
         (_store, { root }) => Promise.resolve(root),
         { signal },
       );
-      return await this.#judge(session, { sessionId: session.id, tree, review: null }, command, request);
+      const subject = { sessionId: session.id, tree, review: null, key: null };
+      return { check: await this.#judge(session, subject, command, request), cached: false };
     }
-    const subject = await this.#forkAccepted(session, request);
+    const subject = await this.#forkAccepted(session, command, request);
+    if ('checkId' in subject) return { check: subject, cached: true };
     try {
-      return await this.#judge(session, subject, command, request);
+      return { check: await this.#judge(session, subject, command, request), cached: false };
     } finally {
       await this.#options.removal.deleteSession(subject.sessionId, 'its check has ended');
     }
@@ -116,31 +130,57 @@ export class Checks {
   }
 
   #newest(sessionId: string, of: CheckSubject | undefined): Map<string, CheckResult> {
-    const { events } = this.#options;
     const newest = new Map<string, CheckResult>();
+    for (const result of this.#results(sessionId))
+      if (of === undefined || result.of === of) newest.set(result.name, result);
+    return newest;
+  }
+
+  #findPassed(sessionId: string, name: string, key: string): CheckResult | null {
+    let passed: CheckResult | null = null;
+    for (const result of this.#results(sessionId))
+      if (result.of === 'accepted' && result.name === name && result.key === key)
+        passed = result.exitCode === 0 ? result : null;
+    return passed;
+  }
+
+  /** The oldest first. */
+  *#results(sessionId: string): Generator<CheckResult, void, undefined> {
+    const { events } = this.#options;
     for (let after = 0; ;) {
       const page = events.read(sessionId, { type: 'check.ended', after, limit: PAGE_EVENTS });
       for (const { data } of page) {
         const result = CheckResultSchema.safeParse(data).data;
-        if (result !== undefined && (of === undefined || result.of === of)) newest.set(result.name, result);
+        if (result !== undefined) yield result;
       }
       const last = page.at(-1);
-      if (last === undefined || page.length < PAGE_EVENTS) return newest;
+      if (last === undefined || page.length < PAGE_EVENTS) return;
       after = last.seq;
     }
   }
 
-  /** A session whose workspace becomes the tree to judge before its first use. */
-  async #forkAccepted(session: SessionRow, { signal, onProgress }: CheckRequest): Promise<Subject> {
-    const { checkTrees, profiles, snapshots, creation } = this.#options;
+  /** A session whose workspace becomes the tree to judge before its first use; or the earlier result, if the check passed on that tree. */
+  async #forkAccepted(
+    session: SessionRow,
+    command: string,
+    { name, again, signal, onProgress }: CheckRequest,
+  ): Promise<Subject | CheckResult> {
+    const { checkTrees, profiles, snapshots, creation, imageIdentity } = this.#options;
+    const { image } = profiles.getOrThrow(session.profile);
+    const identity = await imageIdentity(image).catch(() => null);
     onProgress('Storing what is accepted');
     return await checkTrees.store(
       session,
-      ({ reviewId, targetSnapshot, accepted, root, ignored }): Subject => {
+      ({ reviewId, targetSnapshot, accepted, root, ignored }): Subject | CheckResult => {
         const from = { ...snapshots.getOrThrow(targetSnapshot), root, stateRoot: null };
         const profile = profiles.getOrThrow(session.profile);
+        // It may have been deployed again since.
+        const key =
+          identity === null || profile.image !== image ? null : keyOf(root, command, identity, profile);
+        const passed = again || key === null ? null : this.#findPassed(session.id, name, key);
+        if (passed !== null) return passed;
         const fork = creation.insert(profile, { throwaway: true, from });
-        return { sessionId: fork.id, tree: root, review: { id: reviewId, accepted, ignored } };
+        return { sessionId: fork.id, tree: root, review: { id: reviewId, accepted, ignored }, key };
       },
       signal,
     );
@@ -148,7 +188,7 @@ export class Checks {
 
   async #judge(
     session: SessionRow,
-    { sessionId, tree, review }: Subject,
+    { sessionId, tree, review, key }: Subject,
     command: string,
     { name, of, signal, onOutput, onProgress }: CheckRequest,
   ): Promise<CheckResult> {
@@ -163,7 +203,18 @@ export class Checks {
     const ms = Math.max(0, Math.round(now() - began));
     return database.transaction(() => {
       const content = contents.insert(session.id, output.bytes());
-      const found = { name, command, of, tree, review, exitCode, ms, content, outputBytes: output.total };
+      const found = {
+        name,
+        command,
+        of,
+        tree,
+        review,
+        exitCode,
+        ms,
+        content,
+        outputBytes: output.total,
+        key,
+      };
       const result: CheckResult = { checkId: ids.next('chk'), ...found };
       events.append(session.id, [{ type: 'check.ended', data: result }]);
       return result;
@@ -203,4 +254,16 @@ export class Checks {
       signal.removeEventListener('abort', abort);
     }
   }
+}
+
+/** A new version of the profile comes with each deploy, whether it changes environment, limits, code or nothing. */
+function keyOf(
+  tree: string,
+  command: string,
+  identity: string,
+  { name, incarnation, version }: ProfileRow,
+): string {
+  return createHash('sha256')
+    .update(JSON.stringify([tree, command, identity, name, incarnation, version]))
+    .digest('hex');
 }

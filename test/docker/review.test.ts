@@ -175,6 +175,10 @@ describe('reviewing what an agent did through its shell', () => {
     const [good] = ResultsSchema.parse(JSON.parse(accepted.stdout)).checks;
     expect(good).toMatchObject({ exitCode: 0, of: 'accepted', outputBytes: 2, review: { ignored: 1 } });
     await expect(lstat(ofJudged('written'))).rejects.toThrow('ENOENT');
+    const repeated = z
+      .object({ checks: z.array(z.object({ checkId: z.string(), cached: z.boolean() })) })
+      .parse(await home.runJson(['check', 'judged', 'clean', '--accepted']));
+    expect(repeated.checks).toEqual([{ checkId: good?.checkId, cached: true }]);
 
     const text = await home.run(['check', 'judged']);
     expect([text.code, text.stdout]).toEqual([

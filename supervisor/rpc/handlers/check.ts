@@ -14,17 +14,20 @@ export function checkHandlers<P extends Client>({
   readonly findSession: (reference: string) => SessionRow;
 }): Handlers<typeof CHECK_METHODS, P> {
   return {
-    'check/run': async ({ session, name, of = 'workspace', output }, { signal, progress, peer }) => ({
-      check: await checks.run(findSession(session), {
+    'check/run': async (
+      { session, name, of = 'workspace', again = false, output },
+      { signal, progress, peer },
+    ) =>
+      await checks.run(findSession(session), {
         name,
         of,
+        again,
         signal,
         onOutput: async (stream, bytes) => {
           if (output !== undefined) await peer.notify('check/output', { output, stream }, bytes);
         },
         onProgress: (stage) => progress(stage),
       }),
-    }),
     'check/list': ({ session, of }) => ({ checks: checks.list(findSession(session), of) }),
   };
 }

@@ -40,13 +40,20 @@ function fixture(act: (listener: ExecListener) => Promise<void>) {
   const ran: string[] = [];
   const deleted: string[] = [];
   const contents = new Contents(base.database, new Artifacts(base.home));
+  const image = { identity: 'sha256:one' };
+  const profile = {
+    ...{ name: 'p', incarnation: 1, version: 1, image: 'agent' },
+    config: { checks: { test: 'npm test', lint: 'lint .' } },
+  };
   const checks = new Checks({
     ...base,
     contents,
     ids: randomIds,
     now: Date.now,
     checkTrees: new CheckTrees({ reviews, trees }),
-    profiles: { getOrThrow: () => ({ config: { checks: { test: 'npm test', lint: 'lint .' } } }) as never },
+    profiles: { getOrThrow: () => profile as never },
+    imageIdentity: () =>
+      image.identity === '' ? Promise.reject(new Error('no engine')) : Promise.resolve(image.identity),
     creation: {
       insert: (_profile, { throwaway, from }) => {
         expect(throwaway).toBe(true);
@@ -63,12 +70,14 @@ function fixture(act: (listener: ExecListener) => Promise<void>) {
       },
     },
   });
-  const run = (name: string, of: CheckSubject = 'workspace', signal = new AbortController().signal) =>
+  const outcomeOf = (name: string, of: CheckSubject, again: boolean, signal = new AbortController().signal) =>
     checks.run(base.session(), {
-      ...{ name, of, signal },
+      ...{ name, of, again, signal },
       onOutput: () => Promise.resolve(),
       onProgress: () => undefined,
     });
+  const run = async (name: string, of: CheckSubject = 'workspace', signal?: AbortSignal) =>
+    (await outcomeOf(name, of, false, signal)).check;
   /** The small files of a tree by path. */
   const filesOf = async (root: string): Promise<Record<string, string>> =>
     base.stores.use(base.session().lineage, async (store) => {
@@ -105,7 +114,14 @@ function fixture(act: (listener: ExecListener) => Promise<void>) {
       }
     return id;
   };
-  return { ...base, checks, run, forks, ran, deleted, review, filesOf, contents };
+  const accept = (id: string, path: string): void => {
+    const state = { whole: 'accept' as const, mode: null, text: null, again: false };
+    reviews.decisionsOf(id).set(`/workspace/${path}`, state);
+    base.reviewRows.decide(id, `/workspace/${path}`, '0'.repeat(24), state);
+    base.reviewRows.update(id, { acceptedRoot: null });
+  };
+  const own = { checks, run, outcomeOf, accept, profile, image };
+  return { ...base, ...own, forks, ran, deleted, review, filesOf, contents };
 }
 
 const says =
@@ -153,6 +169,46 @@ test('what is accepted is judged in a session of its own: exactly that, and what
     ...{ a: '2\n', '.gitignore': 'deps/\n', 'sub/.gitignore': '*.log\n', 'sub/x': '1\n' },
   });
   expect(at.checks.list(at.session(), 'accepted')[0]?.last).toEqual(result);
+});
+
+test('what passed on the same tree, image and version of the profile is not judged again, unless it is asked for', async () => {
+  let exitCode = 1;
+  const at = fixture((listener) => says('ok\n', exitCode)(listener));
+  const review = await at.review({ a: '1\n', b: '1\n' }, { a: '2\n', b: '2\n' }, ['a'], []);
+  const judged = async (again = false, name = 'test'): Promise<boolean> =>
+    !(await at.outcomeOf(name, 'accepted', again)).cached;
+  // A failure is never kept: it may have been an accident.
+  expect([await judged(), await judged()]).toEqual([true, true]);
+  exitCode = 0;
+  expect(await judged()).toBe(true);
+  const told = at.told('check.ended');
+  const { check, cached } = await at.outcomeOf('test', 'accepted', false);
+  expect([cached, check]).toEqual([true, told.at(-1)]);
+  expect(at.told('check.ended')).toEqual(told);
+  expect(at.ran).toHaveLength(3);
+  expect([await judged(true), await judged(false, 'lint')]).toEqual([true, true]);
+  at.profile.version = 2;
+  expect([await judged(), await judged()]).toEqual([true, false]);
+  at.image.identity = 'sha256:two';
+  expect([await judged(), await judged()]).toEqual([true, false]);
+  at.profile.config.checks.test = 'npm test -- --all';
+  expect([await judged(), await judged()]).toEqual([true, false]);
+  at.accept(review, 'b');
+  expect([await judged(), await judged()]).toEqual([true, false]);
+  // The last result counts: one that failed when it was asked for again ends it.
+  exitCode = 1;
+  expect([await judged(true), await judged()]).toEqual([true, true]);
+  expect(at.forks).toHaveLength(at.deleted.length);
+});
+
+test('nothing is taken for judged while the engine does not say which image it has', async () => {
+  const at = fixture(says('', 0));
+  await at.review({ a: '1\n' }, { a: '2\n' }, ['a'], []);
+  at.image.identity = '';
+  for (let n = 0; n < 2; n += 1) {
+    const { check, cached } = await at.outcomeOf('test', 'accepted', false);
+    expect([check.key, cached]).toEqual([null, false]);
+  }
 });
 
 test('a check that does not end by itself leaves no result, and no session', async () => {

@@ -67,7 +67,7 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
   ['review undo', '<session>'],
   ['review comment', '<session> [place] [text]', '--side', '--send', '--remove'],
   ['review blame', '<session> <file>', '--no-pager'],
-  ['check', '<session> [name]', '--accepted', '--list'],
+  ['check', '<session> [name]', '--accepted', '--again', '--list'],
   ['policy show', '<session>'],
   ['policy allow', '<session> <host>'],
   ['policy deny', '<session> <host>'],
