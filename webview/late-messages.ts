@@ -79,6 +79,19 @@ const PageChangesSchema = z.object({
 });
 export type PageChanges = z.infer<typeof PageChangesSchema>;
 
+/** Characters of a search, and matches that the page reads at a time. */
+export const MAX_SEARCH = 200;
+export const SEARCH_PAGE = 50;
+
+/** An item of the conversation with the words. `at`: its place, see `conversation/read`. */
+const FoundItemSchema = z.object({
+  id: count,
+  at: count,
+  time: text,
+  excerpt: text,
+});
+export type FoundItem = z.infer<typeof FoundItemSchema>;
+
 const snapshot = z.object({ snapshot: SnapshotIdSchema });
 /** From one snapshot to another one or the files of now. */
 const sides = z.object({ from: SnapshotIdSchema, to: z.union([SnapshotIdSchema, z.literal('now')]) });
@@ -95,6 +108,15 @@ export const LATE_REQUESTS = {
   record: { params: nothing, result: SessionRecordSchema },
   /** Puts a manifest of the session as it is now on the clipboard, signed. */
   copyManifest: { params: nothing, result: nothing },
+  /** Words of the whole conversation; the last one may be the beginning of one. Newest first. */
+  search: {
+    params: z.object({ text: z.string().min(1).max(MAX_SEARCH), cursor: z.string().max(20).optional() }),
+    result: z.object({
+      results: z.array(FoundItemSchema).max(SEARCH_PAGE),
+      next: z.string().nullable(),
+      complete: z.boolean(),
+    }),
+  },
   snapshots: {
     params: z.object({ cursor: z.string().max(400).optional() }),
     result: SnapshotPageSchema,

@@ -5,6 +5,7 @@ import type { PageModel } from './page-model.ts';
 export interface LateViews {
   readonly snapshots: ComponentType;
   readonly record: ComponentType;
+  readonly find: ComponentType;
 }
 
 const FILE = 'session-page-late.js';

@@ -5,6 +5,7 @@ import type { RequestResult } from './link.ts';
 import { MAX_COPY, REQUESTS, SavedPageSchema, TO_PAGE } from './messages.ts';
 import type { MessageHandlers, PageState, Picker, RequestName, Requests, SavedPage } from './messages.ts';
 import { RedrawnModel } from './redrawn-model.ts';
+import { timeline } from './timeline.ts';
 import type { z } from 'zod';
 
 export type TurnLines = NonNullable<RequestResult<Requests, 'turnLines'>['lines']>;
@@ -23,9 +24,14 @@ export class PageModel extends RedrawnModel {
   readonly conversation = new Conversation();
   state: PageState = INITIAL;
   pickers: readonly Picker[] = [];
+  isFinding = false;
+  /** The row that was found, by its key; another object for each time that the view should go there. */
+  found: { readonly key: string } | null = null;
   /** What turns changed on disk, by id. */
   readonly #lines = new Map<string, TurnLines>();
   #isReading = false;
+  /** How often a person has jumped to an item. */
+  #jumps = 0;
   readonly #draft: Draft;
   readonly #session: string;
 
@@ -133,6 +139,35 @@ export class PageModel extends RedrawnModel {
       this.fail(error);
     } finally {
       this.#isReading = false;
+    }
+  }
+
+  /** Opens the search in the conversation, or closes it. */
+  find(isFinding: boolean): void {
+    this.isFinding = isFinding;
+    this.found = null;
+    this.changed();
+  }
+
+  /** Shows an item, wherever it is in the conversation. */
+  async showItem({ id, at }: { readonly id: number; readonly at: number }): Promise<void> {
+    const { conversation } = this;
+    const place = (): number => conversation.items.findIndex((item) => item.id === id);
+    const mine = ++this.#jumps;
+    try {
+      if (place() === -1) {
+        // What comes after the place before it: the item itself is the first.
+        const from = await this.request('read', { after: `${at}.${Math.max(0, id - 1)}` });
+        const earlier = from.before === null ? null : await this.request('read', { before: from.before });
+        // A person has gone on to another one.
+        if (this.#jumps !== mine) return;
+        conversation.begin(from);
+        if (earlier !== null) conversation.addOlder(earlier);
+      }
+      this.found = { key: timeline(conversation.items.slice(0, place() + 1), []).at(-1)?.key ?? '' };
+      this.changed();
+    } catch (error) {
+      this.fail(error);
     }
   }
 

@@ -1,4 +1,5 @@
 // What the session page loads when it is first needed. It shares the modules that `esbuild.mjs` lists with the page's first script.
+import { FindBar } from './late/find-bar.tsx';
 import { LateModel } from './late/late-model.ts';
 import { Record } from './late/record.tsx';
 import { Snapshots } from './late/snapshots.tsx';
@@ -9,5 +10,6 @@ provideLateViews((page) => {
   return {
     snapshots: () => <Snapshots model={model} />,
     record: () => <Record model={model} />,
+    find: () => <FindBar model={model} />,
   };
 });

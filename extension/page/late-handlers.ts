@@ -1,13 +1,17 @@
 import { commands, env } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
+import type { Result } from '../../protocol/methods.ts';
 import type { SnapshotGraph } from '../../protocol/snapshots.ts';
-import { CHANGE_PAGE, SNAPSHOT_PAGE } from '../../webview/late-messages.ts';
-import type { LateRequestHandlers } from '../../webview/late-messages.ts';
+import { CHANGE_PAGE, SEARCH_PAGE, SNAPSHOT_PAGE } from '../../webview/late-messages.ts';
+import type { FoundItem, LateRequestHandlers } from '../../webview/late-messages.ts';
 import type { Connection } from '../connection/connection.ts';
 import { snapshotUri, workspaceUri } from '../files/location.ts';
 import type { HostConnection } from '../connection/host-connection.ts';
 import { formatCaveats, formatTotals } from '../snapshots/format.ts';
 import { readManifest, readRecord } from './session-record.ts';
+
+/** How often a search goes on where it has found nothing yet. */
+const MAX_LOOKS = 50;
 
 /** Answers what the late views of a session's page ask. */
 export function lateHandlers(connection: Connection, session: string): LateRequestHandlers {
@@ -23,6 +27,23 @@ export function lateHandlers(connection: Connection, session: string): LateReque
     copyManifest: async () => {
       await env.clipboard.writeText(JSON.stringify(await readManifest(connection, session)));
       return {};
+    },
+    search: async ({ text, cursor }) => {
+      const results: FoundItem[] = [];
+      let next: string | null = cursor ?? null;
+      let complete = true;
+      // One look may find nothing; the page waits for a match or the end, as long as it is not too long.
+      for (let looks = 0; looks < MAX_LOOKS; looks += 1) {
+        const page: Result<'session/search'> = await connection.call('session/search', {
+          ...{ text, session, limit: SEARCH_PAGE - results.length },
+          ...(next === null ? {} : { cursor: next }),
+        });
+        for (const { item: id, cursor: place, time, excerpt } of page.results)
+          results.push({ id, at: Number(place.split('.')[0]), time, excerpt });
+        ({ cursor: next, complete } = page);
+        if (next === null || results.length >= SEARCH_PAGE) break;
+      }
+      return { results, next, complete };
     },
     snapshots: async ({ cursor }) => {
       const host = connection.of(session);

@@ -38,6 +38,9 @@ test('a person compares two snapshots on the page, restores one, and forks anoth
   person.screenshotOnFailure('session-page-snapshots', async () => {
     await person.runCommand('Agent: Open Session Page');
     const page = sessionPage();
+    await page.getByRole('button', { name: 'Find', exact: true }).click();
+    await page.getByRole('searchbox', { name: 'Find in the conversation' }).fill('three');
+    await page.locator('.row.found', { hasText: 'three' }).waitFor();
     await page.getByRole('tab', { name: 'Snapshots' }).click();
     const title = (text: string) => page.getByRole('button', { name: text, expanded: false }).first();
     await title('echo two').click();

@@ -22,24 +22,31 @@ export function App({ model }: { readonly model: PageModel }) {
   const [, redraw] = useReducer((count: number) => count + 1, 0);
   const [tab, setTab] = useState<Tab>(model.saved.tab ?? 'conversation');
   const [filter, setFilter] = useState<Filter>('all');
+  const find = (): void => {
+    show('conversation');
+    // What is found may be of any kind.
+    setFilter('all');
+    model.find(true);
+  };
+  const show = (next: Tab): void => {
+    setTab(next);
+    model.keep({ tab: next });
+  };
   useEffect(() => {
     model.onChange(() => redraw(undefined));
     model.start();
+    window.addEventListener('keydown', (event) => {
+      if (event.key !== 'f' || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;
+      event.preventDefault();
+      find();
+    });
   }, [model]);
   return (
     <>
-      <Header
-        model={model}
-        tab={tab}
-        onTab={(next) => {
-          setTab(next);
-          model.keep({ tab: next });
-        }}
-        filter={filter}
-        onFilter={setFilter}
-      />
+      <Header model={model} tab={tab} onTab={show} filter={filter} onFilter={setFilter} onFind={find} />
       <Banner model={model} />
       <main>
+        {tab === 'conversation' && model.isFinding && <LateView model={model} name="find" />}
         {tab === 'conversation' && <TimelineView model={model} filter={filter} />}
         {tab !== 'conversation' && <LateView key={tab} model={model} name={tab} />}
       </main>
@@ -62,9 +69,10 @@ interface HeaderProps {
   readonly onTab: (tab: Tab) => void;
   readonly filter: Filter;
   readonly onFilter: (filter: Filter) => void;
+  readonly onFind: () => void;
 }
 
-function Header({ model, tab, onTab, filter, onFilter }: HeaderProps) {
+function Header({ model, tab, onTab, filter, onFilter, onFind }: HeaderProps) {
   const { session } = model.state;
   return (
     <header>
@@ -74,6 +82,9 @@ function Header({ model, tab, onTab, filter, onFilter }: HeaderProps) {
         </h1>
         {session !== null && <Status session={session} />}
         <span class="tools">
+          <button class="icon" title="Find in the conversation (Ctrl+F)" aria-label="Find" onClick={onFind}>
+            <Icon name="search" />
+          </button>
           <ToolButton model={model} command="openWorkspace" icon="folder-opened" title="Open the workspace" />
           <ToolButton
             model={model}

@@ -32,6 +32,7 @@ export function TimelineView({ model, filter }: Props) {
   const isFollowing = useRef(true);
   const anchor = useRef<{ readonly key: string; readonly top: number } | null>(null);
   const [isAway, setAway] = useState(false);
+  const shown = useRef(model.found);
   const rows = useMemo(() => timeline(items, live), [items, live, live.length]).filter((row) =>
     matches(row, filter),
   );
@@ -52,6 +53,14 @@ export function TimelineView({ model, filter }: Props) {
   useLayoutEffect(() => {
     const element = box.current;
     if (element === null) return;
+    if (model.found !== null && model.found !== shown.current) {
+      isFollowing.current = false;
+      anchor.current = null;
+      element
+        .querySelector(`[data-key="${CSS.escape(model.found.key)}"]`)
+        ?.scrollIntoView({ block: 'center' });
+    }
+    shown.current = model.found;
     if (isFollowing.current && cursors.after === null) element.scrollTop = element.scrollHeight;
     else if (anchor.current !== null) {
       const row = element.querySelector(`[data-key="${CSS.escape(anchor.current.key)}"]`);
@@ -99,7 +108,11 @@ export function TimelineView({ model, filter }: Props) {
           {cursors.before !== null && <p class="quiet center">Loading earlier messages…</p>}
           {rows.length === 0 && <Empty model={model} filter={filter} />}
           {rows.map((row) => (
-            <div key={row.key} data-key={row.key} class={`row row-${row.kind}`}>
+            <div
+              key={row.key}
+              data-key={row.key}
+              class={`row row-${row.kind}${row.key === model.found?.key ? ' found' : ''}`}
+            >
               <RowView model={model} row={row} />
             </div>
           ))}
