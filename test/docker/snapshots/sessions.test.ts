@@ -349,7 +349,9 @@ describe('the command line creates, compares and restores snapshots', () => {
         ]),
       );
     await expect.poll(() => readdir(inside(session, 'd3')), { timeout: 20_000 }).toContain('last');
-    const taken = await take('restless');
+    let taken = await take('restless');
+    // On a busy machine the writer may get no processor during a whole scan.
+    for (let tries = 0; taken.frozenMs === 0 && tries < 10; tries += 1) taken = await take('restless');
     expect(taken.frozenMs).toBeGreaterThan(0);
     expect(taken.frozenMs).toBeLessThan(5000);
     await writeFile(inside(session, 'stop'), '');
