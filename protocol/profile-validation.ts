@@ -72,6 +72,8 @@ export function findStartProblems(profile: Profile): StartProblem[] {
       ['agent', 'config'],
       '`~` needs a `preset`, which says what in your HOME is configuration; or name a folder of the project',
     );
+  if (profile.dockerfile !== undefined && profile.image !== undefined)
+    report(['dockerfile'], 'the image is what the Dockerfile makes; remove `image`');
   for (const name of repeatedCredentials(profile.credentials ?? []))
     report(['credentials'], `${name} stands there more than once`);
   const seed = seedOf(profile);

@@ -6,6 +6,7 @@ import { EgressRuleSchema } from './egress.ts';
 import { PRESET_NAMES } from './presets/names.ts';
 import { ProfileNameSchema } from './profile-name.ts';
 import { SecretNameSchema } from './secret-name.ts';
+import { DockerfileSchema } from './dockerfile.ts';
 import { SetupSchema } from './setup.ts';
 import { DurationSchema, SizeSchema } from './units.ts';
 
@@ -128,7 +129,7 @@ export const ProfileSchema = z.strictObject({
     .max(255)
     .regex(/^[^\s\0-][^\s\0]*$/)
     .optional(),
-  dockerfile: z.string().min(1).optional(),
+  dockerfile: DockerfileSchema.optional(),
   agent: AgentSchema,
   persistence: z.enum(['ephemeral', 'persistent']).default('ephemeral'),
   workspace: z
@@ -267,7 +268,6 @@ export const UNSUPPORTED_FIELDS: readonly UnsupportedField[] = [
   { field: 'setup.resume', next: 'run it in the first turn' },
   { field: 'setup.egress.*.*.methods', next: 'remove it; rules are for hosts and ports only' },
   { field: 'setup.egress.*.*.path', next: 'remove it; rules are for hosts and ports only' },
-  { field: 'dockerfile', next: 'build the image yourself and name it in `image`' },
   { field: 'workspace.scope', value: 'profile', next: 'use `session`' },
   { field: 'egress.*.methods', next: 'remove it; rules are for hosts and ports only' },
   { field: 'egress.*.path', next: 'remove it; rules are for hosts and ports only' },

@@ -8,7 +8,12 @@ const SIZE = 'A size such as 512MiB, 5GiB or 1GB.';
 export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   name: 'Name of the profile: 1 to 40 lower-case letters, digits and dashes, no dash at either end.',
   image: 'Image that the agent runs in. Default: the image that comes with Holdfast.',
-  dockerfile: 'Dockerfile to build the image from.',
+  dockerfile:
+    'Dockerfile of the project that the image is built from, with the classic builder of the engine. Its RUN steps reach the hosts of `setup.egress`.',
+  'dockerfile.*.path': 'The file, relative to the project.',
+  'dockerfile.*.from':
+    'Images of this machine alone that it may begin with or copy from. Those of a registry need not be listed.',
+  'dockerfile.*.args': 'Values of build arguments (ARG).',
   agent: 'How the agent is run.',
   'agent.*.protocol':
     'handler: calls a Python or Node function for each turn. command: runs a program for each turn. acp: a program that stays and answers many prompts over the Agent Client Protocol.',

@@ -53,6 +53,21 @@ export interface Engine {
   prepare(spec: PrepareSpec, io: PrepareIo): Promise<PreparedImage>;
 
   /**
+   * Builds a Dockerfile with the engine's classic builder; only where `capabilities().builds` says so. Its steps have the network of
+   * the sidecar of `spec.sandbox`, which has to run, and stays. Nothing else remains of it but the image, which `observeImages`
+   * lists; after a crash `removeSandbox` removes containers, and `removeBuildLeftovers` images. Errors: `setup_failed`, the reason of
+   * the signal.
+   */
+  build(spec: BuildSpec, io: BuildIo): Promise<PreparedImage>;
+  /** Labels that the Dockerfile of a build has to set: of what it makes on the way, and of the image. */
+  buildLabels(setupId: string): {
+    readonly build: Readonly<Record<string, string>>;
+    readonly image: Readonly<Record<string, string>>;
+  };
+  /** Removes untagged images that builds of these setups made on the way. */
+  removeBuildLeftovers(isLeft: (setupId: string) => boolean): Promise<void>;
+
+  /**
    * Starts the process that reads what sandboxes send to the network, isolated from everything: it is reached by `dial`, and
    * reaches nothing. It ends with this process, however that ends.
    */
@@ -118,6 +133,8 @@ export interface EngineCapabilities {
    */
   readonly localPaths: boolean;
   readonly runtimes: readonly string[];
+  /** It has the classic builder. */
+  readonly builds: boolean;
 }
 
 /** Null where the engine does not report a value. Versions are written as the engine writes them (`20.10.24+dfsg1`). */
@@ -149,7 +166,20 @@ export interface EngineImages {
   id(reference: string): Promise<string | null>;
   /** Whether it is a prepared image of any home, or made from one. False if it does not exist. */
   isPrepared(reference: string): Promise<boolean>;
+  /** What a Dockerfile that begins with it has to know; null if it does not exist. */
+  facts(reference: string): Promise<ImageFacts | null>;
   pull(reference: string, progress: (layer: PullProgress) => void, signal: AbortSignal): Promise<void>;
+}
+export interface ImageFacts {
+  /** `sha256:…` */
+  readonly id: string;
+  readonly bytes: number;
+  /** It is a prepared image of any home, or made from one. */
+  readonly isPrepared: boolean;
+  /** It came from a registry, or went to one. */
+  readonly isPublished: boolean;
+  /** It has instructions that run in the build of an image that begins with it. */
+  readonly hasTriggers: boolean;
 }
 export interface PullProgress {
   readonly doneBytes: number;
@@ -211,6 +241,26 @@ export interface PrepareIo {
    * throws fails the setup. It may leave the stream unread.
    */
   readonly inspect?: (files: Readable) => Promise<void>;
+  readonly signal: AbortSignal;
+}
+
+/** The name of the Dockerfile in the context of a build. */
+export const BUILD_DOCKERFILE = '.holdfast.Dockerfile';
+
+export interface BuildSpec {
+  /** Its `sessionId` is the id of the setup; of `code` only the profile counts. */
+  readonly sandbox: SandboxSpec;
+  /** A tar stream with the Dockerfile as `BUILD_DOCKERFILE`. */
+  readonly context: () => Readable;
+  readonly args: Readonly<Record<string, string>>;
+  /** Size of the largest image that it begins with. */
+  readonly baseBytes: number;
+}
+
+export interface BuildIo {
+  /** `3/7` */
+  onStep(step: string): void;
+  onOutput(chunk: Buffer, stream: 'stdout' | 'stderr'): void;
   readonly signal: AbortSignal;
 }
 

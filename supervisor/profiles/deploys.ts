@@ -18,6 +18,7 @@ import { removeTree } from '../store/remove-tree.ts';
 import { gitHistoryError } from '../../project/git/error.ts';
 import { GitHistory } from '../../project/git/history.ts';
 import { seedItems } from './seed-source.ts';
+import { buildOf } from './build-source.ts';
 import { requireImage, type ReportProgress } from './images.ts';
 import { toFailure, recordFailure, type ProfileServiceOptions } from './requests.ts';
 import { requireConfiguration, requireEngine, requireEntry } from './requirements.ts';
@@ -108,12 +109,14 @@ export class Deploys {
     signal.throwIfAborted();
     await requireEngine(engine, profile);
     const base = profile.image ?? defaultImage;
-    await requireImage(engine.images, base, profile.image === undefined, reportProgress, signal);
+    const build = buildOf(profile, project.codeFolder);
+    if (build === null)
+      await requireImage(engine.images, base, profile.image === undefined, reportProgress, signal);
     requireEntry(profile, project.code);
     requireConfiguration(profile, project);
     // Before anything of the version exists: a setup takes minutes, and its image is found again by its key.
     const seed = await this.#setupSeed(profile, project, signal);
-    const image = await setups.ensureImage({ profile, image: base, seed, reportProgress, signal });
+    const image = await setups.ensureImage({ profile, image: base, build, seed, reportProgress, signal });
 
     const { version, operation } = database.transaction(() => {
       const version = profiles.reserveVersion(profile.name, now());

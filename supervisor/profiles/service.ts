@@ -6,6 +6,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { Params, Result } from '../../protocol/methods.ts';
 import { seedOf } from '../../protocol/profile.ts';
 import { DEPLOY, type DeployRequest, Deploys } from './deploys.ts';
+import { buildOf } from './build-source.ts';
 import { requireImage } from './images.ts';
 import { toFailure, type ProfileServiceOptions } from './requests.ts';
 import { requireEngine } from './requirements.ts';
@@ -100,12 +101,14 @@ export class ProfileService {
         const { config: profile, version } = profiles.getOrThrow(name);
         await requireEngine(engine, profile);
         const image = profile.image ?? defaultImage;
-        await requireImage(engine.images, image, profile.image === undefined, reportProgress, signal);
         const history = seedOf(profile)?.git === true ? home.deployedGitHistory(name, version) : null;
         const code = home.deploy(name, version);
+        const build = buildOf(profile, code);
+        if (build === null)
+          await requireImage(engine.images, image, profile.image === undefined, reportProgress, signal);
         const seed = await setupSeed(profile, { code, history }, fillWorkspace, signal);
         return await setups.runAgain({
-          ...{ profile, image, seed, ...request },
+          ...{ profile, image, build, seed, ...request },
           recordUse: (made) => profiles.upsert({ ...profiles.getOrThrow(name), image: made }),
         });
       } catch (error) {

@@ -335,11 +335,14 @@ async function requireNoSecrets(
   if (found.length > 0) throw leftSecretsError(profile.name, found, place);
 }
 
-function workspaceOf({ id, backing, uid, gid }: SetupSandbox): WorkspaceSpec {
+export function workspaceOf({ id, backing, uid, gid }: SetupSandbox): WorkspaceSpec {
   return { sessionId: id, backing, uid, gid };
 }
 
-function sandboxOf(row: SetupSandbox, profile: Pick<Profile, 'name' | 'limits' | 'runtime'>): SandboxSpec {
+export function sandboxOf(
+  row: SetupSandbox,
+  profile: Pick<Profile, 'name' | 'limits' | 'runtime'>,
+): SandboxSpec {
   return {
     sessionId: row.id,
     generation: 1,
@@ -358,11 +361,11 @@ function sandboxOf(row: SetupSandbox, profile: Pick<Profile, 'name' | 'limits' |
   };
 }
 
-function unusableError(why: string, cause: unknown): HoldfastError {
+export function unusableError(why: string, cause: unknown): HoldfastError {
   return new HoldfastError('setup_failed', 'No sandbox can start from what the setup left', { why, cause });
 }
 
-function failureOf(
+export function failureOf(
   error: unknown,
   at: {
     readonly profile: string;

@@ -6,6 +6,7 @@ import type { EventEntry } from '../../protocol/events.ts';
 import type { SecretStore } from '../secrets/secret-store.ts';
 import type { Profiles } from '../store/profiles.ts';
 import type { SetupRow, SetupTemplate } from '../store/setups.ts';
+import { type BuildPlan, type BuildSource, DockerfileBuilds } from './dockerfile/builds.ts';
 import { planSetup, type SetupPlan } from './plan.ts';
 import type { SetupSecret } from './secret-parts.ts';
 import { readSetupLog } from './setup-log.ts';
@@ -19,6 +20,9 @@ export interface SetupsOptions extends SetupRunsOptions {
   readonly profiles: Pick<Profiles, 'list'>;
 }
 
+/** `build`: the Dockerfile that makes the image to start from, instead of `image`; null: none. */
+export type ImageRequest = SetupRequest & { readonly build: BuildSource | null };
+
 /**
  * Prepares images: what a profile's setup installs becomes an image that its sandboxes start from. One key is prepared once, unless
  * somebody asks for it again.
@@ -26,42 +30,52 @@ export interface SetupsOptions extends SetupRunsOptions {
 export class Setups {
   readonly #options: SetupsOptions;
   readonly #runs: SetupRuns;
+  readonly #builds: DockerfileBuilds;
   readonly #stopping = new AbortController();
   readonly #unfinished = new Set<Promise<unknown>>();
 
   constructor(options: SetupsOptions) {
     this.#options = options;
     this.#runs = new SetupRuns(options);
+    this.#builds = new DockerfileBuilds(options);
   }
 
   /** Whether this process runs the setup with this id. */
   isRunning(id: string): boolean {
-    return this.#runs.isRunning(id);
+    return this.#runs.isRunning(id) || this.#builds.isRunning(id);
   }
 
   /**
    * The image that sandboxes of the profile start from: `image` itself without a setup. Errors: `setup_failed` with the log's last
    * line, `cancelled`, `timeout`, and those of the engine.
    */
-  async ensureImage(request: SetupRequest): Promise<string> {
-    const { rows } = this.#options;
+  async ensureImage({ build, ...given }: ImageRequest): Promise<string> {
+    const built = build === null ? null : await this.#builds.plan(build, given);
+    const base =
+      built === null
+        ? await this.#ownImage(given.image)
+        : ((await this.#findImage(built.key)) ?? (await this.#build(built, given)).image.reference);
+    const request = { ...given, image: base };
     const plan = await this.#plan(request);
-    if (plan === null) return request.image;
-    const earlier = rows.findDone(plan.key);
-    if (earlier !== null) {
-      const prepared = await this.#intactImage(earlier);
-      if (prepared !== null) return prepared;
-      rows.markRemoved(earlier.id);
-      await this.#options.templates.remove(earlier.id);
-    }
-    return (await this.#run(plan, request)).image.reference;
+    if (plan === null) return base;
+    return (await this.#findImage(plan.key)) ?? (await this.#run(plan, request)).image.reference;
   }
 
   /**
    * Runs the setup although an equal one may have made an image already. The id of the setup. Errors: `invalid_state` without a
    * setup, and those of `ensureImage`.
    */
-  async runAgain(request: SetupRequest): Promise<string> {
+  async runAgain({ build, ...given }: ImageRequest): Promise<string> {
+    if (build !== null) {
+      const built = await this.#builds.plan(build, given);
+      const finished = await this.#build(built, { ...given, recordUse: () => undefined });
+      const onTop = { ...given, image: finished.image.reference };
+      const plan = await this.#plan(onTop);
+      if (plan !== null) return (await this.#run(plan, onTop)).id;
+      given.recordUse?.(finished.image.reference);
+      return finished.id;
+    }
+    const request = { ...given, image: await this.#ownImage(given.image) };
     const plan = await this.#plan(request);
     if (plan === null) {
       throw new HoldfastError('invalid_state', `The profile ${request.profile.name} has no setup`, {
@@ -82,7 +96,8 @@ export class Setups {
     for (const { type, data } of entries) {
       if (type !== 'egress' || (data.decision !== 'denied' && data.decision !== 'failed')) continue;
       const { decision, host, port, reason } = data;
-      this.#runs.addToLog(id, `[network] ${decision}: ${host}:${port} (${reason ?? 'unknown'})\n`);
+      const owner = this.#builds.isRunning(id) ? this.#builds : this.#runs;
+      owner.addToLog(id, `[network] ${decision}: ${host}:${port} (${reason ?? 'unknown'})\n`);
     }
   }
 
@@ -106,10 +121,10 @@ export class Setups {
 
   /** Runs after a start and when the engine is back: removes what a killed supervisor's setups left. */
   async recover(): Promise<void> {
-    const { rows, log, now } = this.#options;
+    const { rows, log, now, engine } = this.#options;
     await this.#removeLeftTemplates();
     for (const row of rows.list()) {
-      if (row.state !== 'running' || this.#runs.isRunning(row.id)) continue;
+      if (row.state !== 'running' || this.isRunning(row.id)) continue;
       try {
         await this.#runs.removeContainers(row);
         await this.#options.templates.remove(row.id);
@@ -125,6 +140,11 @@ export class Setups {
         log.warn('cannot remove what a setup left; the next start tries again', { setup: row.id, error });
       }
     }
+    await engine
+      .removeBuildLeftovers((id) => !this.isRunning(id))
+      .catch((error: unknown) =>
+        log.warn('cannot remove what builds left; the next start tries again', { error }),
+      );
   }
 
   /** What new sessions of a profile begin with that starts from this image; null: the files of the profile. */
@@ -151,7 +171,7 @@ export class Setups {
   unusedImages(observed: readonly { readonly reference: string; readonly setupId: string }[]) {
     const used = this.#imagesInUse();
     return observed
-      .filter(({ reference, setupId }) => !used.has(reference) && !this.#runs.isRunning(setupId))
+      .filter(({ reference, setupId }) => !used.has(reference) && !this.isRunning(setupId))
       .map((one) => {
         const row = this.#options.rows.get(one.setupId);
         return { ...one, profile: row?.profile ?? null, bytes: row?.bytes ?? null };
@@ -186,7 +206,20 @@ export class Setups {
     return image !== null && imageId !== null && (await images.id(image)) === imageId ? image : null;
   }
 
-  async #plan({ profile, image, seed }: SetupRequest): Promise<SetupPlan | null> {
+  /** The image of the setup with this key; null if it has to run. */
+  async #findImage(key: string): Promise<string | null> {
+    const { rows } = this.#options;
+    const earlier = rows.findDone(key);
+    if (earlier === null) return null;
+    const prepared = await this.#intactImage(earlier);
+    if (prepared !== null) return prepared;
+    rows.markRemoved(earlier.id);
+    await this.#options.templates.remove(earlier.id);
+    return null;
+  }
+
+  /** Errors: `not_supported` for an image that was prepared for a profile. */
+  async #ownImage(image: string): Promise<string> {
     const { images } = this.#options.engine;
     if (await images.isPrepared(image)) {
       throw new HoldfastError('not_supported', `${image} cannot be the image of a profile`, {
@@ -194,6 +227,11 @@ export class Setups {
         next: 'name the image that it was made from, and what to install in `setup`',
       });
     }
+    return image;
+  }
+
+  async #plan({ profile, image, seed }: SetupRequest): Promise<SetupPlan | null> {
+    const { images } = this.#options.engine;
     const versions = setupSecretsOf(profile).map((name) => {
       const known = this.#options.secrets.describe(profile.name, name);
       return known === null ? name : `${known.profile ?? ''}/${name}/${known.version}`;
@@ -201,12 +239,22 @@ export class Setups {
     return planSetup(profile, await images.identity(image), versions, seed?.hash ?? null);
   }
 
-  async #run(plan: SetupPlan, request: SetupRequest): Promise<FinishedSetup> {
-    const signal = AbortSignal.any([request.signal, this.#stopping.signal]);
+  async #build(plan: BuildPlan, request: SetupRequest): Promise<FinishedSetup> {
     const secrets = this.#secretsOf(request);
-    const run = this.#runs
-      .run(plan, secrets, { ...request, signal })
-      .finally(() => this.prune(request.profile.name));
+    return await this.#finish(request, (signal) => this.#builds.run(plan, secrets, { ...request, signal }));
+  }
+
+  async #run(plan: SetupPlan, request: SetupRequest): Promise<FinishedSetup> {
+    const secrets = this.#secretsOf(request);
+    return await this.#finish(request, (signal) => this.#runs.run(plan, secrets, { ...request, signal }));
+  }
+
+  async #finish(
+    request: SetupRequest,
+    begin: (signal: AbortSignal) => Promise<FinishedSetup>,
+  ): Promise<FinishedSetup> {
+    const signal = AbortSignal.any([request.signal, this.#stopping.signal]);
+    const run = begin(signal).finally(() => this.prune(request.profile.name));
     this.#unfinished.add(run);
     try {
       return await run;
@@ -227,7 +275,11 @@ export class Setups {
   }
 
   #imagesInUse(): ReadonlySet<string> {
-    return new Set(this.#options.profiles.list().map(({ image }) => image));
+    const used = new Set(this.#options.profiles.list().map(({ image }) => image));
+    // What a setup installed was added to an image that may have been built.
+    for (const { image, baseImage } of this.#options.rows.list())
+      if (image !== null && used.has(image)) used.add(baseImage);
+    return used;
   }
 }
 

@@ -25,6 +25,8 @@ export interface EngineChange {
 
 export interface EngineIdentity {
   readonly info: InfoReply;
+  /** Other engines with this API build in another way. */
+  readonly hasClassicBuilder: boolean;
   readonly socketPath: string;
 }
 
@@ -91,6 +93,7 @@ export class EngineConnection {
       execAttach: true,
       localPaths: this.#localPaths,
       runtimes: Object.keys(this.#identity?.info.Runtimes ?? {}),
+      builds: this.#identity?.hasClassicBuilder ?? false,
     };
   }
 
@@ -171,7 +174,8 @@ export class EngineConnection {
       const apiVersion = negotiateApiVersion(version);
       api.useVersion(apiVersion);
       const info = parseReply(InfoReply, what, await api.json({ ...call, path: '/info' }));
-      this.#identity = { info, socketPath: endpoint.socketPath };
+      const hasClassicBuilder = (version.Components ?? []).some(({ Name }) => Name === 'Engine');
+      this.#identity = { info, hasClassicBuilder, socketPath: endpoint.socketPath };
       this.#api = api;
       this.#setStatus({
         reachable: true,

@@ -5,6 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { EngineStatus } from '../../../protocol/entities.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type {
+  BuildIo,
+  BuildSpec,
   Engine,
   EgressProxyProcess,
   EngineCapabilities,
@@ -32,6 +34,7 @@ import { guardPause } from './pause-guard.ts';
 import { Execs } from './exec.ts';
 import { readEngineFacts } from './facts.ts';
 import { toHoldfastError } from './errors.ts';
+import { ImageBuilds } from './image-builds.ts';
 import { DockerImages } from './images.ts';
 import { Naming } from './labels.ts';
 import { LocalPathsProbe } from './local-paths.ts';
@@ -96,6 +99,7 @@ export class DockerEngine implements Engine {
   readonly #execs: Execs;
   readonly #sandboxes: Sandboxes;
   readonly #preparations: Preparations;
+  readonly #builds: ImageBuilds;
   readonly #proxies: ProxyContainers;
   readonly #localPaths: LocalPathsProbe;
   readonly #byPaths: BindMountStrategy;
@@ -159,6 +163,7 @@ export class DockerEngine implements Engine {
       timeouts,
       mountStrategy: () => this.#placement(),
     });
+    this.#builds = new ImageBuilds({ api, containers: this.#containers, naming: this.#naming, timeouts });
     this.#proxies = new ProxyContainers({
       home: options.home,
       image: options.sidecarImage,
@@ -316,6 +321,24 @@ export class DockerEngine implements Engine {
     return observeSession(this.#containers, sessionId).catch(leave(`Cannot observe ${sessionId}`));
   }
 
+  async build(spec: BuildSpec, io: BuildIo): Promise<PreparedImage> {
+    try {
+      return await this.#builds.build(spec, io);
+    } catch (error) {
+      // The caller's own reason to cancel is theirs.
+      if (io.signal.aborted) throw error;
+      throw toHoldfastError(error, `Cannot build the image of ${spec.sandbox.code.profile}`);
+    }
+  }
+
+  buildLabels(setupId: string): ReturnType<Engine['buildLabels']> {
+    return this.#builds.labels(setupId);
+  }
+
+  async removeBuildLeftovers(isLeft: (setupId: string) => boolean): Promise<void> {
+    await this.#builds.removeLeftovers(isLeft).catch(leave('Cannot remove what is left of a build'));
+  }
+
   async removeObject(object: ObservedObject): Promise<void> {
     const what = `Cannot remove ${object.name}`;
     const removed =
@@ -325,6 +348,8 @@ export class DockerEngine implements Engine {
           ? this.#containers.removeImage(object.objectId)
           : this.#containers.remove(what, object.objectId);
     await removed.catch(leave(what));
+    // Of a built image, the steps before it.
+    if (object.kind === 'image') await this.removeBuildLeftovers((setupId) => setupId === object.sessionId);
   }
 
   watch(listener: (change: EngineChange) => void): () => void {

@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import type { EngineImages, PullProgress } from '../port.ts';
+import type { EngineImages, ImageFacts, PullProgress } from '../port.ts';
 import type { DockerApi } from './api.ts';
 import { missingImageError } from './helper-containers.ts';
 import type { EngineTimeouts } from './containers.ts';
@@ -36,6 +36,19 @@ export class DockerImages implements EngineImages {
 
   async isPrepared(reference: string): Promise<boolean> {
     return (await this.#inspect(reference))?.Config?.Labels?.[LABEL.role] === 'prepared';
+  }
+
+  async facts(reference: string): Promise<ImageFacts | null> {
+    const image = await this.#inspect(withTag(reference));
+    if (image === null) return null;
+    const labels = image.Config?.Labels ?? {};
+    return {
+      id: image.Id,
+      bytes: image.Size ?? 0,
+      isPrepared: labels[LABEL.role] === 'prepared' || labels[LABEL.role] === 'setup',
+      isPublished: (image.RepoDigests ?? []).length > 0,
+      hasTriggers: (image.Config?.OnBuild ?? []).length > 0,
+    };
   }
 
   async pull(reference: string, progress: (layer: PullProgress) => void, signal: AbortSignal): Promise<void> {

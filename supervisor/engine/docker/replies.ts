@@ -54,6 +54,8 @@ export const ContainerReply = z.object({
 /** An engine leaves the size out while the container has written nothing. */
 export const ContainerSizeReply = z.object({ SizeRw: z.number().default(0) });
 
+export const ContainerSizesReply = z.object({ SizeRootFs: z.number().default(0) });
+
 export const ProcessesReply = z.object({ Processes: z.array(z.unknown()) });
 export const CreatedReply = z.object({ Id: z.string() });
 export const WaitReply = z.object({ StatusCode: z.number().int() });
@@ -65,10 +67,13 @@ export const ImageReply = z.object({
   Id: z.string(),
   RepoDigests: z.array(z.string()).nullish(),
   Size: z.number().nonnegative().optional(),
-  Config: z.object({ Labels }).nullish(),
+  Config: z.object({ Labels, OnBuild: z.array(z.string()).nullish() }).nullish(),
 });
 export const ImageListReply = z.array(
   z.object({ Id: z.string(), RepoTags: z.array(z.string()).nullish(), Labels }),
+);
+export const BuildImagesReply = z.array(
+  z.object({ Id: z.string(), RepoTags: z.array(z.string()).nullish(), Labels, Created: z.number() }),
 );
 export const ExecReply = z.object({ Running: z.boolean(), ExitCode: z.number().int().nullable() });
 
@@ -76,6 +81,15 @@ export const EventReply = z.object({
   Type: z.string().default(''),
   Action: z.string().default(''),
   Actor: z.object({ ID: z.string().default(''), Attributes: z.record(z.string(), z.string()).nullish() }),
+});
+
+/** A message of the classic builder. */
+export const BuildLine = z.object({
+  stream: z.string().optional(),
+  status: z.string().optional(),
+  error: z.string().optional(),
+  /** The id of the image, at the end. */
+  aux: z.object({ ID: z.string() }).optional(),
 });
 
 export const PullLine = z.object({

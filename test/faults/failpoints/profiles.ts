@@ -59,14 +59,29 @@ export async function deployScenario(point: FailpointName): Promise<void> {
 const PRESENT =
   'setup: { packages: { pip: [pip] }, run: "echo made > made; echo home > ~/.made", egress: [] }\n';
 
-export async function setupScenario(point: FailpointName): Promise<void> {
+export function setupScenario(point: FailpointName): Promise<void> {
+  return preparedScenario(point, PRESENT, {}, ['cat made ~/.made', 'made\nhome\n']);
+}
+
+export function buildScenario(point: FailpointName): Promise<void> {
+  const dockerfile = 'FROM holdfast/agent:latest\nUSER root\nCOPY file /opt/\nRUN echo built >> /opt/file\n';
+  const files = { Dockerfile: dockerfile, file: 'copied\n' };
+  return preparedScenario(point, 'dockerfile: Dockerfile\n', files, ['cat /opt/file', 'copied\nbuilt\n']);
+}
+
+async function preparedScenario(
+  point: FailpointName,
+  more: string,
+  files: Readonly<Record<string, string>>,
+  [script, printed]: readonly [string, string],
+): Promise<void> {
   const at = await sharedHome();
   await ensureSupervisor(at);
   const profile = uniqueName('prepared');
-  const directory = await writeProject(
-    await fixture.temporaryFolder(),
-    shellProject(profile, `persistence: persistent\n${PRESENT}`),
-  );
+  const directory = await writeProject(await fixture.temporaryFolder(), {
+    ...shellProject(profile, `persistence: persistent\n${more}`),
+    ...files,
+  });
   const opId = uniqueName('op-deploy');
   const request = () => deploy(at, directory, opId);
   await expectKilledDuring(at, point, request);
@@ -83,13 +98,15 @@ export async function setupScenario(point: FailpointName): Promise<void> {
     ['failed', false],
   ]);
   const id = await createSession(at, profile);
-  expect(await runTurn(at, id, 'cat made ~/.made')).toBe('made\nhome\n');
+  expect(await runTurn(at, id, script)).toBe(printed);
   await at.call('session/stop', { session: id });
   // What the killed one had committed already is garbage; the image in use is not.
   const { removed } = await at.call('gc', {});
   const images = removed.filter(({ kind }) => kind === 'image').map(({ name }) => name);
   expect(images).not.toContain(setups[0]?.image);
-  expect(images.length).toBe(/image$|run$|template$/.test(point) && point !== 'setup.before-image' ? 1 : 0);
+  expect(images.length).toBe(
+    /(?:image|build|run|template)$/.test(point) && point !== 'setup.before-image' ? 1 : 0,
+  );
   const ended = setups[1]?.id ?? '';
   for (const folder of ['store', 'workspaces', 'homes', 'run']) {
     const left = await readdir(join(at.path, folder));

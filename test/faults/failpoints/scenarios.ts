@@ -4,7 +4,13 @@ import { agentTurnScenario } from './agents.ts';
 import { artifactRemovalScenario, artifactScenario } from './artifacts.ts';
 import { importScenario } from './bundles.ts';
 import { moveScenario } from './moves.ts';
-import { deployScenario, setupScenario, templateScenario, undeployScenario } from './profiles.ts';
+import {
+  buildScenario,
+  deployScenario,
+  setupScenario,
+  templateScenario,
+  undeployScenario,
+} from './profiles.ts';
 import { handoverScenario } from './programs.ts';
 import { reviewScenario } from './reviews.ts';
 import { createScenario, deleteScenario, pauseScenario, startScenario, stopScenario } from './sessions.ts';
@@ -65,6 +71,7 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'deploy.after-publish': deployScenario,
   'deploy.before-row': deployScenario,
   'setup.after-intent': setupScenario,
+  'setup.after-build': buildScenario,
   'setup.before-image': setupScenario,
   'setup.after-image': setupScenario,
   'setup.after-run': setupScenario,
