@@ -113,6 +113,11 @@ export class CredentialEndpoint {
     return this.#options.credential;
   }
 
+  /** Requests that run. */
+  get size(): number {
+    return this.#exchanges.size;
+  }
+
   /** Adopts a connection of the sandbox. */
   serve(tunnel: Tunnel): void {
     tunnel.on('error', () => tunnel.destroy());
