@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { statfs } from 'node:fs/promises';
 import { setTimeout } from 'node:timers/promises';
 import type { StateScope } from '../../snapshot-format/sidecar-calls.ts';
@@ -19,6 +20,7 @@ import { Handover } from '../conversation/handover.ts';
 import { SessionMemory } from '../conversation/session-memory.ts';
 import { Egress } from '../egress/egress.ts';
 import { Policies } from '../egress/policies.ts';
+import { proxyLauncher } from '../egress/proxy-launcher.ts';
 import { ProxyProcess } from '../egress/proxy-process.ts';
 import { nameResolver } from '../egress/resolver.ts';
 import { DockerEngine } from '../engine/docker/engine.ts';
@@ -176,7 +178,7 @@ export function openEngine(home: Home, program: Program, log: Log): Engine {
  */
 export function openServices(home: Home, engine: Engine, program: Program, log: Log) {
   const storage = { ...openStorage(home, log), engine };
-  const network = createNetwork(storage, log);
+  const network = createNetwork(storage, program, log);
   const sandboxes = createSandboxes({ ...storage, ...network }, log);
   const snapshots = createSnapshots({ ...storage, ...sandboxes }, program, log);
   const agents = createAgents(
@@ -333,13 +335,17 @@ function openStorage(home: Home, log: Log) {
   };
 }
 
-function createNetwork(storage: Storage, log: Log) {
+function createNetwork(storage: Storage, program: Program, log: Log) {
   const { database, engine } = storage;
   const credentials = new SessionCredentials(storage);
   const egressRules = new EgressRules(database);
   const policies = new Policies({ ...storage, rules: egressRules });
   const egressProxy = new ProxyProcess({
-    launch: () => engine.startEgressProxy(),
+    launch: proxyLauncher({
+      startContainer: () => engine.startEgressProxy(),
+      program: join(program.builtPrograms, 'egress-proxy.cjs'),
+      log: log.child('egress'),
+    }),
     log: log.child('egress'),
   });
   const egress = new Egress({

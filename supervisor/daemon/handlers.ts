@@ -23,6 +23,7 @@ import { deployHandlers } from '../rpc/handlers/deploy.ts';
 import { policyHandlers } from '../rpc/handlers/policy.ts';
 import { setupHandlers } from '../rpc/handlers/setup.ts';
 import { secretHandlers } from '../rpc/handlers/secret.ts';
+import { childProblem } from '../egress/proxy-child.ts';
 import { Doctor } from '../doctor/doctor.ts';
 import { GarbageCollector } from './garbage.ts';
 import type { Log } from '../base/log.ts';
@@ -50,7 +51,7 @@ export function createHandlers(
   const { filesConnections, watchConnections, policies, egress } = services;
   const { limits, terminals, snapshotService, maintenance } = services;
   const garbage = new GarbageCollector(services, log.child('gc'));
-  const doctor = new Doctor({ ...services, program, damage: null });
+  const doctor = new Doctor({ ...services, program, damage: null, proxyChildProblem: childProblem });
   const sessionId = (reference: string): string => sessionService.find(reference).id;
   const table: HandlerTable = {
     ping: () => ({}),

@@ -6,6 +6,7 @@ import { RpcServer } from '../rpc/server.ts';
 import type { HandlerTable } from '../rpc/handler-table.ts';
 import type { Home } from '../store/home.ts';
 import type { HomeLock } from '../store/lock.ts';
+import { childProblem } from '../egress/proxy-child.ts';
 import { Doctor } from '../doctor/doctor.ts';
 import { refuseUnavailable } from './availability.ts';
 import { createDamagedHomeHandlers } from './damaged-home-handlers.ts';
@@ -102,6 +103,7 @@ export class Supervisor {
             new Doctor({
               ...{ home, engine: this.#engine, program, damage },
               ...{ database: null, sessions: null, secrets: null },
+              proxyChildProblem: childProblem,
             }),
             control,
           )

@@ -22,6 +22,8 @@ export interface DoctorOptions {
   readonly sessions: Sessions | null;
   readonly secrets: Pick<SecretStore, 'list'> | null;
   readonly damage: HoldfastError | null;
+  /** Why the egress proxy cannot be a process of this machine instead of a container; null if it can. */
+  readonly proxyChildProblem: () => string | null;
   readonly now?: () => number;
 }
 
@@ -138,9 +140,17 @@ export class Doctor {
         'what sandboxes send is read in a container without network, rights and secrets (tried)',
       );
     } catch (error) {
+      const { sentence } = HoldfastError.from(error);
+      const missing = this.#options.proxyChildProblem();
+      if (missing === null)
+        return warning(
+          name,
+          `a process of this machine, without rights and network, reads what sandboxes send, because no container can: ${sentence}`,
+          'see `holdfast supervisor logs`',
+        );
       return problem(
         name,
-        `no container can read what sandboxes send, so they have no network: ${HoldfastError.from(error).sentence}`,
+        `nothing can read what sandboxes send, so they have no network. No container: ${sentence}. No process of this machine: ${missing}`,
         'see `holdfast supervisor logs`; sessions without `egress` and `credentials` work',
       );
     }
