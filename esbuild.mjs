@@ -173,6 +173,7 @@ const LATE = [
   'sessions/create-session.ts',
   'sessions/format.ts',
   'sessions/move-session.ts',
+  'sessions/session-files.ts',
   'sessions/setting-labels.ts',
   'snapshots/format.ts',
   'snapshots/snapshot-actions.ts',

@@ -50,6 +50,8 @@ export const COMMANDS = {
   'holdfast.deleteSession': SANDBOX,
   'holdfast.moveSession': SANDBOX,
   'holdfast.keepSession': RECORDS,
+  'holdfast.exportSession': SANDBOX,
+  'holdfast.importSession': RECORDS,
   'holdfast.openTerminal': SANDBOX,
   'holdfast.openHostTerminal': ALWAYS,
   'holdfast.runChecks': SANDBOX,

@@ -14,6 +14,7 @@ import { createSession } from './create-session.ts';
 import { describeDeletion, describeDeletions } from './format.ts';
 import { NO_FILTER, filterableStatuses, sessionTitle } from './listing.ts';
 import { keepSession, moveToHost } from './move-session.ts';
+import { exportSession, importSession } from './session-files.ts';
 import { openWorkspace } from './open-workspace.ts';
 import { commandTargets, pickSession } from './pick-session.ts';
 import type { SessionList } from './session-list.ts';
@@ -61,6 +62,8 @@ export class SessionCommands {
         this.#forSelection(target, selection, (targets) => this.#delete(targets)),
       'holdfast.moveSession': (target, host) => this.#move(target, host),
       'holdfast.keepSession': (target) => this.#keep(target),
+      'holdfast.exportSession': (target, path) => this.#export(target, path),
+      'holdfast.importSession': (path, profile, name, key) => this.#import({ path, profile, name, key }),
       'holdfast.openWorkspace': (target) => this.#openWorkspace(target),
       'holdfast.openWorkspaceInNewWindow': (target) => this.#openWorkspace(target, 'newWindow'),
       'holdfast.addWorkspace': (target) => this.#openWorkspace(target, 'add'),
@@ -232,6 +235,25 @@ export class SessionCommands {
     } finally {
       void this.#sessions.refresh();
     }
+  }
+
+  /** Returns the path of the file. */
+  async #export(target: unknown, path: unknown): Promise<string | undefined> {
+    const session = await pickSession(this.#sessions, target, { title: 'Export Session', here: true });
+    return session === undefined ? undefined : await exportSession(this.#connection, session, path);
+  }
+
+  /** Returns the id of the new session. */
+  async #import(given: Parameters<typeof importSession>[1]): Promise<string | undefined> {
+    const session = await importSession(this.#connection, given);
+    if (session === undefined) return undefined;
+    void this.#sessions.refresh();
+    void window
+      .showInformationMessage(`${sanitize(sessionTitle(session))} was imported.`, OPEN_WORKSPACE)
+      .then((choice) => {
+        if (choice === OPEN_WORKSPACE) void commands.executeCommand('holdfast.openWorkspace', session.id);
+      });
+    return session.id;
   }
 
   async #keep(target: unknown): Promise<void> {

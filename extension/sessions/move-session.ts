@@ -37,7 +37,11 @@ export async function moveToHost(
   if (moved === undefined) return undefined;
   const there = moved.arrival.session;
   if (there === null) return undefined;
-  connection.claim(target, [there]);
+  if (!connection.owns(target, there.id))
+    throw new HoldfastError(
+      'permission_denied',
+      `${target.name} says that what arrived is a session of another host`,
+    );
   const lacks =
     moved.lacks.length === 0 ? '' : ` It lacks the secrets ${sanitize(moved.lacks.join(', '), 300)}.`;
   void window

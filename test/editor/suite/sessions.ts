@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
 import { commandLine, runHoldfast } from './command-line.ts';
@@ -49,6 +52,30 @@ export function defineSessions(): void {
       assert.equal(await fileSystemErrorCode(vscode.workspace.fs.delete(settings)), 'NoPermissions');
       const tasks = settings.with({ path: '/.vscode/tasks.json' });
       assert.equal(await fileSystemErrorCode(vscode.workspace.fs.stat(tasks)), 'FileNotFound');
+    });
+
+    it('save it in a file, and make another session of the file', async () => {
+      const folder = await mkdtemp(join(tmpdir(), 'holdfast-bundle-'));
+      const path = join(folder, 'session.tar.zst');
+      await runInSandbox('echo exported > /workspace/exported');
+      assert.equal(await run('exportSession', path), path);
+      const { profile } = await shown();
+      const made = await vscode.commands.executeCommand('holdfast.importSession', path, profile, 'imported');
+      assert.match(String(made), /^ses-/);
+      assert.equal(
+        await commandLine(['workspace', 'cat', String(made), '/workspace/exported']),
+        'exported\n',
+      );
+      // No file is overwritten without a question, and none is left half-written.
+      await writeFile(join(folder, 'other'), 'not a session');
+      assert.equal(
+        await vscode.commands.executeCommand('holdfast.importSession', join(folder, 'other'), profile),
+        undefined,
+      );
+      assert.deepEqual((await readdir(folder)).sort(), ['other', 'session.tar.zst']);
+      await runHoldfast(['session', 'delete', String(made), '--force']);
+      await rm(folder, { recursive: true });
+      await runInSandbox('rm /workspace/exported');
     });
 
     it('run a turn and return how it ended', async () => {

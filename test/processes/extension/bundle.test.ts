@@ -3,8 +3,11 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 
 const DIST = join(import.meta.dirname, '../../../dist');
-/** A tenth of it is the parser of YAML, with which a deploy checks the profile itself; another one hands changes to git. The home page is 10 KB. */
-const MOST_BYTES = 860 * 1024;
+/**
+ * A seventh of it are the parsers of YAML and TOML, with which a deploy checks the profile and an agent's configuration itself; a tenth
+ * hands changes to git. Moves and files of sessions are 15 KB, the home page is 10 KB.
+ */
+const MOST_BYTES = 930 * 1024;
 const MOST_AT_ONCE = 200 * 1024;
 
 test('the bundles of the extension are small', () => {
