@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { PermissionIdSchema } from '../protocol/agent-events.ts';
 import { SessionIdSchema } from '../protocol/ids.ts';
 import type { HandlersOf, ListenersOf, MessageMap, RequestMap } from './link.ts';
 
@@ -15,6 +16,10 @@ export const MAX_STARTS = 200;
 export const MAX_FIRST_PROMPT = 256 * 1024;
 /** Characters of what an agent said last. */
 export const MAX_WORDS = 300;
+
+/** Questions of a session that its card shows, and answers of each. */
+export const MAX_QUESTIONS = 3;
+export const MAX_ANSWERS = 10;
 
 const nothing = z.object({});
 const count = z.number().int().nonnegative();
@@ -53,6 +58,19 @@ export const HomeHostSchema = z.object({
   why: line.nullable(),
 });
 export type HomeHost = z.infer<typeof HomeHostSchema>;
+
+/** What an agent asks, and what a person can answer. Names and titles are the agent's, sanitized. */
+const HomeQuestionSchema = z.object({
+  id: PermissionIdSchema,
+  title: line,
+  /** What it is about: files, where the agent names them. */
+  about: line.nullable(),
+  /** In the order in which they are offered. `effect`: what it does, whatever its name says. */
+  answers: z
+    .array(z.object({ id: line, label: line, effect: line, isAllowing: z.boolean() }))
+    .max(MAX_ANSWERS),
+});
+export type HomeQuestion = z.infer<typeof HomeQuestionSchema>;
 
 /** What a session starts from. `uri`: of a folder of the window. */
 export const StartSchema = z.discriminatedUnion('kind', [
@@ -118,11 +136,19 @@ export const HOME_REQUESTS = {
         .max(MAX_WORDS + 1)
         .nullable(),
       asks: line.nullable(),
+      /** The oldest questions that wait, and how many more do. */
+      questions: z.array(HomeQuestionSchema).max(MAX_QUESTIONS).default([]),
+      moreQuestions: count.default(0),
       /** The last turn ended in another way than it should. */
       isFailure: z.boolean(),
       /** Files that changed since the last prompt, where a snapshot says so. */
       changedFiles: count.nullable(),
     }),
+  },
+  /** Answers a question with one of its answers. A person is told where that came too late. */
+  answer: {
+    params: z.object({ session: SessionIdSchema, question: PermissionIdSchema, answer: line }),
+    result: nothing,
   },
   /** Creates a session and gives it its first prompt. `session`: null where the person declined a question on the way. */
   start: {
@@ -141,6 +167,8 @@ export const HOME_REQUESTS = {
 export type HomeRequests = typeof HOME_REQUESTS;
 
 export type LastWords = z.infer<HomeRequests['words']['result']>;
+/** Those without the questions, which are read beside them. */
+export type SaidLast = Omit<LastWords, 'questions' | 'moreQuestions'>;
 export type HomeHandlers = HandlersOf<HomeRequests>;
 export type HomeListeners = ListenersOf<ToHome>;
 

@@ -25,8 +25,10 @@ import { createSessionOf, profileOf } from '../sessions/create-session.ts';
 import type { SessionSource } from '../sessions/create-session.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import type { UnreadTurns } from '../sessions/unread-turns.ts';
+import { answer } from '../inbox/answer-permission.ts';
 import { homeSessions } from './home-sessions.ts';
 import { lastWords } from './last-words.ts';
+import { questionsOf } from './questions.ts';
 
 /** Changes that come together are sent together. */
 const GATHER_MS = 50;
@@ -214,6 +216,10 @@ export class HomePage implements Disposable {
       return {};
     },
     words: ({ session }) => this.#wordsOf(session),
+    answer: async ({ session, question, answer: given }) => {
+      await answer(this.#options.connection.of(session), { id: question }, given);
+      return {};
+    },
     start: ({ from, prompt }) => this.#start(from, prompt),
     connectHost: async ({ host }) => {
       const { connection } = this.#options;
@@ -237,11 +243,12 @@ export class HomePage implements Disposable {
   };
 
   async #wordsOf(session: string): Promise<LastWords> {
-    const { items } = await this.#options.connection.call('conversation/read', {
-      session,
-      limit: LAST_ITEMS,
-    });
-    return lastWords(items);
+    const host = this.#options.connection.of(session);
+    const [{ items }, asked] = await Promise.all([
+      host.call('conversation/read', { session, limit: LAST_ITEMS }),
+      questionsOf(host, session),
+    ]);
+    return { ...lastWords(items), ...asked };
   }
 
   async #start(from: Start, prompt: string): Promise<{ session: string | null }> {

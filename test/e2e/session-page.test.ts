@@ -178,6 +178,19 @@ test('a session that waits is told once, counted, and answered without its page'
     // It would still be there.
     expect(await person.toast('waits for you').count()).toBe(0);
 
+    // The home page answers it too, where its card stands.
+    await person.runCommand('View: Close All Editors');
+    await home.runOk(['prompt', 'questions', 'permission five', '--no-wait']);
+    await person.waitForStatus('1 waiting');
+    await person.runCommand('Agent: Open Home');
+    const asks = sessionPage().getByRole('region', { name: 'questions asks: Run five' });
+    await asks.locator('button.primary').waitFor();
+    await person.clearToasts();
+    await person.screenshot('home-page-asks-dark');
+    await asks.locator('button.primary').click();
+    await person.page.locator('.statusbar-item', { hasText: '1 waiting' }).waitFor({ state: 'detached' });
+    await asks.waitFor({ state: 'detached' });
+
     await person.runCommand('View: Close All Editors');
     await person.sessionRow('notes').first().click();
     await person.tab('notes transcript.txt').first().waitFor();

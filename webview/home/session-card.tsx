@@ -3,6 +3,7 @@ import { formatBytes, formatCount, formatTime, plain } from '../format.ts';
 import type { HomeSession, LastWords, SessionCommand } from '../home-messages.ts';
 import { Icon } from '../view/icon.tsx';
 import type { HomeModel } from './home-model.ts';
+import { Questions } from './questions.tsx';
 
 interface Props {
   readonly model: HomeModel;
@@ -31,8 +32,9 @@ export function SessionCard({ model, session, host }: Props) {
     if (isVisible.current) model.wantWords(session);
   }, [model, session]);
   const words = model.wordsOf(session);
-  const question = session.reason === 'asks' ? (words?.asks ?? null) : null;
-  const said = question === null ? (words?.words ?? null) : null;
+  const questions = session.reason === 'asks' ? (words?.questions ?? []) : [];
+  const question = session.reason === 'asks' && questions.length === 0 ? (words?.asks ?? null) : null;
+  const said = question === null && questions.length === 0 ? (words?.words ?? null) : null;
   const title = plain(session.title);
   const facts = [
     plain(session.profile) === title ? null : plain(session.profile),
@@ -69,7 +71,8 @@ export function SessionCard({ model, session, host }: Props) {
           {plain(said)}
         </p>
       )}
-      <Actions model={model} session={session} />
+      <Questions {...{ model, session, questions }} />
+      <Actions {...{ model, session }} isAnswered={questions.length > 0 && words?.moreQuestions === 0} />
     </li>
   );
 }
@@ -85,14 +88,21 @@ const ACTIONS: Readonly<Record<'asks' | 'ended' | 'running', readonly [SessionCo
   running: [['cancelTurn', 'Cancel Turn']],
 };
 
+interface ActionsProps {
+  readonly model: HomeModel;
+  readonly session: HomeSession;
+  /** All that it asks is answered in place. */
+  readonly isAnswered: boolean;
+}
+
 /** What is next for a session that needs a person, or that works. All others are opened by their names. */
-function Actions({ model, session }: { readonly model: HomeModel; readonly session: HomeSession }) {
+function Actions({ model, session, isAnswered }: ActionsProps) {
   const { reason, need, title } = session;
   const kind = reason ?? (need === 'running' ? need : null);
   if (kind === null) return null;
   return (
     <div class="actions">
-      {ACTIONS[kind].map(([command, label]) => (
+      {(isAnswered ? [] : ACTIONS[kind]).map(([command, label]) => (
         <button
           key={command}
           class={kind === 'asks' ? 'primary' : 'secondary'}

@@ -27,7 +27,7 @@ export function factsOf(snapshot: PageSnapshot): string {
   const isOurs = reason !== 'manual' && reason !== 'agent';
   return [
     isOurs ? (why === null ? 'By Holdfast' : `${why}, by Holdfast`) : why,
-    formatCount(changedFiles, 'changed file'),
+    changedFiles > 0 ? formatCount(changedFiles, 'changed file') : null,
     `+${formatBytes(newBytes)}`,
     duringTurn ? 'completed during the turn' : null,
     missing > 0 ? `${formatCount(missing, 'file')} missing` : null,

@@ -84,6 +84,54 @@ describe('the sessions', () => {
     ]);
   });
 
+  test.each([
+    ['dark', 900],
+    ['light', 900],
+    ['contrast', 900],
+    ['dark', 300],
+  ] as const)('that ask are answered in place, once (%s, %d pixels)', async (theme, width) => {
+    let fails = true;
+    const question = {
+      id: 'perm-aaaaaaaaaaaaaaaa',
+      title: 'npm install fast-check',
+      about: 'package.json, test/parser.test.ts:12',
+      answers: [
+        { id: 'yes', label: 'Allow', effect: 'allows it this time', isAllowing: true },
+        { id: 'always', label: 'Always Allow', effect: 'allows it from now on', isAllowing: true },
+        { id: 'no', label: 'Reject', effect: 'rejects it this time', isAllowing: false },
+      ],
+    };
+    const { page } = await open({
+      ...{ theme, width },
+      answers: {
+        words: () => words({ asks: question.title, questions: [question] }),
+        answer: () => {
+          if (fails) throw new Error('The permission was not answered: no supervisor answers');
+          return {};
+        },
+      },
+    });
+    await harness.send('state', home());
+    await show(card({ need: 'waiting', reason: 'asks' }));
+    const asks = page.getByRole('region', { name: 'parser asks: npm install fast-check' });
+    await asks.getByText('package.json, test/parser.test.ts:12').waitFor();
+    // Nothing else has to be opened for it.
+    expect(await page.getByRole('button', { name: 'Answer…' }).count()).toBe(0);
+    await picture(`asks-${theme}-${width}`);
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(width);
+    await asks.getByRole('button', { name: 'Reject' }).click();
+    await page.getByText('no supervisor answers').waitFor();
+    fails = false;
+    await asks.getByRole('button', { name: 'Allow', exact: true }).click();
+    const answered = { session: SESSION, question: question.id };
+    await expect.poll(asked).toEqual([
+      { name: 'answer', params: { ...answered, answer: 'no' } },
+      { name: 'answer', params: { ...answered, answer: 'yes' } },
+    ]);
+    // A second click answers nothing.
+    expect(await asks.getByRole('button', { name: 'Reject' }).isDisabled()).toBe(true);
+  });
+
   test('move when they change, and are read again only then', async () => {
     const { page } = await open();
     await harness.send('state', home());

@@ -39,6 +39,8 @@ export function words(more: Partial<LastWords> = {}): LastWords {
   return {
     words: 'The parser keeps the last row now, and there is a test for it.',
     asks: null,
+    questions: [],
+    moreQuestions: 0,
     isFailure: false,
     changedFiles: null,
     ...more,
