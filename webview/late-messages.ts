@@ -45,6 +45,15 @@ export const SessionRecordSchema = z.object({
 });
 export type SessionRecord = z.infer<typeof SessionRecordSchema>;
 
+/** What a manifest says. */
+const SessionManifestSchema = SessionRecordSchema.omit({ rules: true });
+export type SessionManifest = z.infer<typeof SessionManifestSchema>;
+
+/** Manifests that are kept, of which the page offers the newest. */
+export const MAX_MANIFESTS = 200;
+const KeptManifestSchema = z.object({ id: text, madeAt: text, reason: text });
+export type KeptManifest = z.infer<typeof KeptManifestSchema>;
+
 /** Snapshots that the page reads at a time. */
 export const SNAPSHOT_PAGE = 200;
 /** Files that differ, which the page reads at a time. */
@@ -108,6 +117,13 @@ export const LATE_REQUESTS = {
   record: { params: nothing, result: SessionRecordSchema },
   /** Puts a manifest of the session as it is now on the clipboard, signed. */
   copyManifest: { params: nothing, result: nothing },
+  /** Those that are kept, newest first. `reason`: in words. */
+  manifests: {
+    params: nothing,
+    result: z.object({ manifests: z.array(KeptManifestSchema).max(MAX_MANIFESTS) }),
+  },
+  /** One that is kept. */
+  manifest: { params: z.object({ id: z.string().min(1).max(100) }), result: SessionManifestSchema },
   /** Words of the whole conversation; the last one may be the beginning of one. Newest first. */
   search: {
     params: z.object({ text: z.string().min(1).max(MAX_SEARCH), cursor: z.string().max(20).optional() }),

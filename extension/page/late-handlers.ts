@@ -2,13 +2,13 @@ import { commands, env } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Result } from '../../protocol/methods.ts';
 import type { SnapshotGraph } from '../../protocol/snapshots.ts';
-import { CHANGE_PAGE, SEARCH_PAGE, SNAPSHOT_PAGE } from '../../webview/late-messages.ts';
+import { CHANGE_PAGE, MAX_MANIFESTS, SEARCH_PAGE, SNAPSHOT_PAGE } from '../../webview/late-messages.ts';
 import type { FoundItem, LateRequestHandlers } from '../../webview/late-messages.ts';
 import type { Connection } from '../connection/connection.ts';
 import { snapshotUri, workspaceUri } from '../files/location.ts';
 import type { HostConnection } from '../connection/host-connection.ts';
 import { formatCaveats, formatTotals } from '../snapshots/format.ts';
-import { readManifest, readRecord } from './session-record.ts';
+import { readManifest, readRecord, readVerified } from './session-record.ts';
 
 /** How often a search goes on where it has found nothing yet. */
 const MAX_LOOKS = 50;
@@ -28,6 +28,15 @@ export function lateHandlers(connection: Connection, session: string): LateReque
       await env.clipboard.writeText(JSON.stringify(await readManifest(connection, session)));
       return {};
     },
+    manifests: async () => {
+      const { manifests } = await connection.of(session).call('manifest/list', { session });
+      return {
+        manifests: manifests
+          .slice(0, MAX_MANIFESTS)
+          .map(({ id, madeAt, reason }) => ({ id, madeAt, reason: reason.replaceAll('-', ' ') })),
+      };
+    },
+    manifest: ({ id }) => readVerified(connection, session, id),
     search: async ({ text, cursor }) => {
       const results: FoundItem[] = [];
       let next: string | null = cursor ?? null;

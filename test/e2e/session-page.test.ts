@@ -88,7 +88,7 @@ test('the page survives the death of its supervisor, and may be opened before th
     await page.getByRole('listitem').filter({ hasText: 'Before a turn' }).first().waitFor();
     await page.getByRole('tab', { name: 'Manifest' }).click();
     await page.getByText('Signed with the key of this home').waitFor();
-    await page.getByText('3 (3 succeeded)').waitFor();
+    await page.getByText('3 (3 succeeded)').first().waitFor();
     await person.screenshot('session-page-manifest-dark');
     await page.getByRole('tab', { name: 'Conversation' }).click();
     const box = page.getByRole('textbox', { name: 'Prompt for the agent' });

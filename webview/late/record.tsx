@@ -4,6 +4,7 @@ import { formatNumber, formatTime, plain } from '../format.ts';
 import type { SessionRecord } from '../late-messages.ts';
 import { Icon } from '../view/icon.tsx';
 import type { LateModel } from './late-model.ts';
+import { ManifestComparison } from './manifest-comparison.tsx';
 
 const ORIGINS: Readonly<Record<SessionRecord['rules'][number]['from'], string>> = {
   file: 'holdfast.yaml',
@@ -69,6 +70,7 @@ export function Record({ model }: { readonly model: LateModel }) {
           ))}
         </dl>
         <Hosts hosts={record.hosts} />
+        <ManifestComparison model={model} now={record} />
         <button class="secondary" onClick={() => void model.ask('copyManifest', {})}>
           Copy Signed Manifest
         </button>

@@ -44,7 +44,7 @@ afterEach(async () => {
 });
 
 /** What the page asks by itself. */
-const UNASKED: ReadonlySet<string> = new Set(['ready', 'shown', 'turnLines']);
+const UNASKED: ReadonlySet<string> = new Set(['ready', 'shown', 'turnLines', 'manifests', 'manifest']);
 /** What the page asked the extension for, without the messages that keep it going. */
 const asked = (): unknown[] => harness.requests.filter(({ name }) => !UNASKED.has(name));
 
@@ -443,13 +443,31 @@ describe('the manifest and the policy', () => {
     hosts: [{ host: 'registry.npmjs.org', port: 443, allowed: 1204, denied: 3, failed: 0 }],
   };
 
+  const KEPT = [
+    { id: 'mnf-1', madeAt: '2026-01-02T10:00:00.000Z', reason: 'handoff' },
+    { id: 'mnf-2', madeAt: '2026-01-01T10:00:00.000Z', reason: 'delete' },
+  ];
+  const EARLIER = {
+    ...{
+      signature: RECORD.signature,
+      madeAt: KEPT[0]?.madeAt,
+      facts: RECORD.facts.slice(1),
+      credentials: [],
+    },
+    hosts: [{ host: 'registry.npmjs.org', port: 443, allowed: 1, denied: 0, failed: 0 }],
+  };
+
   test.each([
     ['dark', 900],
     ['light', 900],
     ['contrast', 900],
     ['dark', 300],
   ] as const)('say what the session may do and did (%s, %d pixels)', async (theme, width) => {
-    const { page: view } = await open({ theme, width, answers: { record: () => RECORD } });
+    const { page: view } = await open({
+      theme,
+      width,
+      answers: { record: () => RECORD, manifests: () => ({ manifests: KEPT }), manifest: () => EARLIER },
+    });
     await harness.send('state', state());
     await harness.send('begin', page(RICH));
     await view.getByRole('tab', { name: 'Manifest' }).click();
@@ -457,7 +475,15 @@ describe('the manifest and the policy', () => {
     await view.getByRole('row', { name: '*.example.org no this session' }).waitFor();
     await view.getByRole('row', { name: 'registry.npmjs.org:443 1,204 3 0' }).waitFor();
     await view.getByText('Signed with the key of this home, ffffffffffffffff').waitFor();
+    const differs = view.getByRole('region', { name: 'Differences from an earlier manifest' });
+    await differs
+      .getByRole('row', {
+        name: 'registry.npmjs.org:443 1 allowed, 0 denied, 0 failed 1204 allowed, 3 denied, 0 failed',
+      })
+      .waitFor();
     await picture(`manifest-${theme}-${width}`);
+    await differs.getByRole('combobox').selectOption('mnf-2');
+    await expect.poll(() => harness.requests.at(-1)).toEqual({ name: 'manifest', params: { id: 'mnf-2' } });
     expect(await view.evaluate('document.documentElement.scrollWidth')).toBe(width);
     await view.getByRole('button', { name: 'Copy Signed Manifest' }).click();
     // The session goes on, and the manifest says what was.
