@@ -1,3 +1,4 @@
+import type { Attachment } from '../protocol/attachments.ts';
 import { SavedPageSchema } from './messages.ts';
 import type { SavedPage } from './messages.ts';
 
@@ -8,7 +9,13 @@ export interface DraftOptions {
   readonly read: () => unknown;
   readonly save: (page: SavedPage) => void;
   /** Sends a prompt. */
-  readonly request: (params: { text: string; opId: string }) => Promise<{ hasEnded: boolean }>;
+  readonly request: (params: Written & { opId: string }) => Promise<{ hasEnded: boolean }>;
+}
+
+/** What a person sends. */
+export interface Written {
+  readonly text: string;
+  readonly attachments: Attachment[];
 }
 
 /** The prompt that a person writes, which survives a reload. */
@@ -19,26 +26,26 @@ export class Draft {
     this.#options = options;
   }
 
-  get text(): string {
-    return this.#saved?.draft ?? '';
+  get written(): Written {
+    const { draft = '', attachments = [] } = this.#saved ?? {};
+    return { text: draft, attachments };
   }
 
-  set text(draft: string) {
-    if (draft !== this.#saved?.draft) this.#save({ draft });
+  set written(written: Written) {
+    if (!this.#isSaved(written)) this.#save(written);
   }
 
   /**
    * The id of the request stays the same while the draft does, also over a reload: a prompt that is sent again because its answer was
    * lost is the same turn. If that turn has ended meanwhile, this fails, and the draft is another prompt from then on.
    */
-  async send(draft: string): Promise<void> {
-    const saved = this.#saved;
-    const known = saved?.draft === draft ? saved.opId : undefined;
+  async send(written: Written): Promise<void> {
+    const known = this.#isSaved(written) ? this.#saved?.opId : undefined;
     const opId = known ?? randomId();
-    this.#save({ draft, opId });
-    const { hasEnded } = await this.#options.request({ text: draft, opId });
+    this.#save(written, opId);
+    const { hasEnded } = await this.#options.request({ ...written, opId });
     if (known === undefined || !hasEnded) return;
-    this.#save({ draft });
+    this.#save(written);
     throw new Error(
       'This prompt was sent before, and its turn has ended. To have it run again, send it again.',
     );
@@ -46,17 +53,24 @@ export class Draft {
 
   /** A prompt that waited was taken back. If it is the draft, whose answer was lost, it is another prompt from now on. */
   forgetSent(prompt: string | null): void {
-    const draft = this.text;
-    if (draft !== '' && draft === prompt) this.#save({ draft });
+    const { written } = this;
+    if (written.text !== '' && written.text === prompt) this.#save(written);
   }
 
   get #saved(): SavedPage | undefined {
     return SavedPageSchema.safeParse(this.#options.read()).data;
   }
 
-  #save(state: Omit<SavedPage, 'session'>): void {
+  #isSaved({ text, attachments }: Written): boolean {
+    const { written } = this;
+    return text === written.text && JSON.stringify(attachments) === JSON.stringify(written.attachments);
+  }
+
+  #save({ text: draft, attachments }: Written, opId?: string): void {
     const { tab, snapshot } = this.#saved ?? {};
-    this.#options.save({ session: this.#options.session, tab, snapshot, ...state });
+    const { session } = this.#options;
+    const sent = opId === undefined ? {} : { opId };
+    this.#options.save({ session, tab, snapshot, draft, attachments, ...sent });
   }
 }
 

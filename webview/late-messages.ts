@@ -1,4 +1,6 @@
 import { z } from 'zod';
+import { ATTACHMENT_LIMITS } from '../protocol/attachments.ts';
+import { ContentIdSchema, ContentSchema } from '../protocol/contents.ts';
 import { RuleOriginSchema } from '../protocol/egress.ts';
 import { SessionIdSchema, SnapshotIdSchema } from '../protocol/ids.ts';
 import {
@@ -115,6 +117,21 @@ export type ToLate = typeof TO_LATE;
 /** page → extension. Each has a result, or fails with the sentence of an error. */
 export const LATE_REQUESTS = {
   record: { params: nothing, result: SessionRecordSchema },
+  /** As `attachment/upload` of the protocol; the bytes are base64. */
+  upload: {
+    params: z.object({
+      upload: z.string().min(1).max(64),
+      offset: count,
+      total: count,
+      bytes: z.string().max(2 * ATTACHMENT_LIMITS.chunkBytes),
+    }),
+    result: z.object({ content: ContentSchema.nullable(), kind: z.enum(['image', 'file']).nullable() }),
+  },
+  /** All bytes of a picture in base64, after a look at what they are. Fails for anything else. */
+  picture: {
+    params: z.object({ sha256: ContentIdSchema }),
+    result: z.object({ mediaType: text, width: count, height: count, bytes: z.string() }),
+  },
   /** Puts a manifest of the session as it is now on the clipboard, signed. */
   copyManifest: { params: nothing, result: nothing },
   /** Those that are kept, newest first. `reason`: in words. */

@@ -1,4 +1,5 @@
 import type { ComponentType } from 'preact';
+import type { Attachment } from '../protocol/attachments.ts';
 import type { PageModel } from './page-model.ts';
 
 /** The views that the session page loads when one of them is first needed, and what each is given. They are in `late/`. */
@@ -6,6 +7,15 @@ export interface LateViews {
   readonly snapshots: ComponentType;
   readonly record: ComponentType;
   readonly find: ComponentType;
+  readonly attachments: ComponentType<AttachmentsProps>;
+  /** Uploads a file of the person. Fails with a sentence. */
+  readonly attach: (file: File) => Promise<Attachment>;
+}
+
+export interface AttachmentsProps {
+  readonly attachments: readonly Attachment[];
+  /** Undefined: they cannot be removed. */
+  readonly onRemove?: (attachment: Attachment) => void;
 }
 
 const FILE = 'session-page-late.js';

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { PERMISSION_KINDS, PermissionIdSchema } from '../protocol/agent-events.ts';
+import { AttachmentsSchema } from '../protocol/attachments.ts';
 import { ContentIdSchema } from '../protocol/contents.ts';
 import {
   CONVERSATION_METHODS,
@@ -8,6 +9,7 @@ import {
 } from '../protocol/conversation.ts';
 import { OpIdSchema, SessionSchema } from '../protocol/entities.ts';
 import { SnapshotIdSchema, TurnIdSchema } from '../protocol/ids.ts';
+import { PATH_LIMITS } from '../protocol/paths.ts';
 import type { HandlersOf, ListenersOf, MessageMap, RequestMap } from './link.ts';
 
 /**
@@ -26,6 +28,10 @@ export const MAX_FOUND_FILES = 20;
 
 const count = z.number().int().nonnegative();
 const text = z.string().max(5000);
+/** In characters: bytes that are not UTF-8 are escaped. */
+const path = z.string().max(PATH_LIMITS.characters);
+/** A prompt with attachments may have no text. */
+const prompt = { text: z.string().max(MAX_PROMPT), attachments: AttachmentsSchema };
 
 /** Why the page may be out of date or cannot do something; `connected` is the normal state. */
 export const HOST_STATES = ['connected', 'connecting', 'engine-down', 'offline'] as const;
@@ -96,7 +102,7 @@ export const REQUESTS = {
   },
   /** `opId` is the same for a prompt that is sent again because its answer was lost. `hasEnded`: nothing of its turn is to come. */
   prompt: {
-    params: z.object({ text: z.string().min(1).max(MAX_PROMPT), opId: OpIdSchema }),
+    params: z.object({ ...prompt, opId: OpIdSchema }),
     result: z.object({ hasEnded: z.boolean().default(false) }),
   },
   /** Chooses the mode or the model of the agent: at once in a turn, else from the next prompt on. */
@@ -105,7 +111,7 @@ export const REQUESTS = {
   stop: { params: nothing, result: nothing },
   /** Replaces the prompt of a turn that waits in the queue. */
   edit: {
-    params: z.object({ turnId: TurnIdSchema, text: z.string().min(1).max(MAX_PROMPT) }),
+    params: z.object({ ...prompt, turnId: TurnIdSchema }),
     result: nothing,
   },
   /** Cancels a turn that waits in the queue. */
@@ -120,13 +126,13 @@ export const REQUESTS = {
   allowHost: { params: z.object({ host: z.string().max(300) }), result: nothing },
   /** Opens a file of the workspace. `path` is as the agent wrote it. */
   openFile: {
-    params: z.object({ path: z.string().max(4096), line: z.number().int().nullable() }),
+    params: z.object({ path, line: z.number().int().nullable() }),
     result: nothing,
   },
   /** Files of the workspace whose path has the letters of `query`, relative to it, the best match first. */
   findFiles: {
     params: z.object({ query: z.string().max(500) }),
-    result: z.object({ paths: z.array(z.string().max(4096)).max(MAX_FOUND_FILES) }),
+    result: z.object({ paths: z.array(path).max(MAX_FOUND_FILES) }),
   },
   /** Opens a web address, after VS Code has asked. */
   openLink: { params: z.object({ url: z.string().max(4096) }), result: nothing },
@@ -169,6 +175,7 @@ export const SavedPageSchema = z.object({
   tab: z.enum(['conversation', 'snapshots', 'record']).optional(),
   snapshot: z.string().max(40).optional(),
   draft: z.string().max(MAX_PROMPT).optional(),
+  attachments: AttachmentsSchema.optional(),
   /** With which the draft was sent, if no answer has come. */
   opId: OpIdSchema.optional(),
 });

@@ -1,6 +1,7 @@
 import { Bridge } from './bridge.ts';
 import { Conversation } from './conversation.ts';
 import { Draft } from './draft.ts';
+import type { Written } from './draft.ts';
 import type { RequestResult } from './link.ts';
 import { MAX_COPY, REQUESTS, SavedPageSchema, TO_PAGE } from './messages.ts';
 import type { MessageHandlers, PageState, Picker, RequestName, Requests, SavedPage } from './messages.ts';
@@ -49,16 +50,16 @@ export class PageModel extends RedrawnModel {
   }
 
   /** The draft of the prompt, which survives a reload. */
-  get draft(): string {
-    return this.#draft.text;
+  get draft(): Written {
+    return this.#draft.written;
   }
 
-  set draft(draft: string) {
-    this.#draft.text = draft;
+  set draft(draft: Written) {
+    this.#draft.written = draft;
   }
 
   /** Sends the draft. Resolves with whether the box can be emptied; if not, the page says why. */
-  async send(draft: string): Promise<boolean> {
+  async send(draft: Written): Promise<boolean> {
     try {
       await this.#draft.send(draft);
       return true;

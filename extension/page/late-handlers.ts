@@ -1,6 +1,9 @@
 import { commands, env } from 'vscode';
+import { ATTACHMENT_LIMITS } from '../../protocol/attachments.ts';
+import { CONTENT_READ_BYTES } from '../../protocol/contents.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Result } from '../../protocol/methods.ts';
+import { imageFacts } from '../../protocol/image-type.ts';
 import type { SnapshotGraph } from '../../protocol/snapshots.ts';
 import { CHANGE_PAGE, MAX_MANIFESTS, SEARCH_PAGE, SNAPSHOT_PAGE } from '../../webview/late-messages.ts';
 import type { FoundItem, LateRequestHandlers } from '../../webview/late-messages.ts';
@@ -24,6 +27,25 @@ export function lateHandlers(connection: Connection, session: string): LateReque
       : snapshotUri(connection.of(session), side, path);
   return {
     record: () => readRecord(connection, session),
+    upload: async ({ bytes, ...part }) =>
+      connection.call('attachment/upload', { session, ...part }, { bytes: Buffer.from(bytes, 'base64') }),
+    picture: async ({ sha256 }) => {
+      const parts: Buffer[] = [];
+      for (let offset = 0; ;) {
+        const params = { session, id: sha256, offset, limit: CONTENT_READ_BYTES };
+        const { result, bytes } = await connection.callWithBytes('content/read', params);
+        parts.push(bytes);
+        offset += bytes.length;
+        if (result.total > ATTACHMENT_LIMITS.bytes) break;
+        if (bytes.length === 0 || offset >= result.total) {
+          const whole = Buffer.concat(parts);
+          const facts = imageFacts(whole);
+          if (facts === null) break;
+          return { ...facts, bytes: whole.toString('base64') };
+        }
+      }
+      throw new HoldfastError('not_supported', 'This is not a picture that can be drawn');
+    },
     copyManifest: async () => {
       await env.clipboard.writeText(JSON.stringify(await readManifest(connection, session)));
       return {};

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { commands, env, Uri, window } from 'vscode';
 import type { Disposable, WebviewPanel } from 'vscode';
+import type { Attachment, AttachmentRef } from '../../protocol/attachments.ts';
 import type { Session } from '../../protocol/entities.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import { LATE_REQUESTS } from '../../webview/late-messages.ts';
@@ -195,10 +196,10 @@ export class SessionPage implements Disposable {
       });
       return { text: bytes.toString('utf8'), isCut: result.total > bytes.byteLength };
     },
-    prompt: async ({ text, opId }) => {
+    prompt: async ({ text, opId, attachments }) => {
       const { turn } = await this.#options.connection.call(
         'turn/start',
-        { session: this.#options.session, opId },
+        { session: this.#options.session, opId, ...inputOf(text, attachments) },
         { bytes: Buffer.from(text, 'utf8') },
       );
       return { hasEnded: turn.endedAt !== null };
@@ -214,10 +215,10 @@ export class SessionPage implements Disposable {
       if (turn !== undefined && turn !== null) await this.#host.call('turn/cancel', { turn });
       return {};
     },
-    edit: async ({ turnId, text }) => {
+    edit: async ({ turnId, text, attachments }) => {
       await this.#options.connection.call(
         'turn/edit',
-        { turn: turnId, opId: randomUUID() },
+        { turn: turnId, opId: randomUUID(), ...inputOf(text, attachments) },
         { bytes: Buffer.from(text, 'utf8') },
       );
       return {};
@@ -302,6 +303,16 @@ export class SessionPage implements Disposable {
 async function run(command: string, ...args: readonly string[]): Promise<Record<string, never>> {
   await commands.executeCommand(command, ...args);
   return {};
+}
+
+/** Beside the bytes of the text, which an empty one does not have. */
+function inputOf(text: string, attachments: readonly Attachment[]) {
+  return {
+    ...(text === '' ? { prompt: '' } : {}),
+    attachments: attachments.map((one): AttachmentRef =>
+      one.kind === 'link' ? { path: one.path } : { content: one.content.sha256, name: one.name },
+    ),
+  };
 }
 
 /** Paths as agents write them: absolute below `/workspace`, or relative to it. */

@@ -3,8 +3,11 @@ import { loadLateViews } from '../late.ts';
 import type { LateViews } from '../late.ts';
 import type { PageModel } from '../page-model.ts';
 
+/** Views that fill the page. */
+type LateTab = Exclude<keyof LateViews, 'attachments' | 'attach'>;
+
 /** A part of the page that is loaded when it is first shown. */
-export function LateView({ model, name }: { readonly model: PageModel; readonly name: keyof LateViews }) {
+export function LateView({ model, name }: { readonly model: PageModel; readonly name: LateTab }) {
   const [views, setViews] = useState<LateViews | null>(null);
   const [why, setWhy] = useState<string | null>(null);
   const [tries, setTries] = useState(0);

@@ -1,21 +1,28 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import type { Attachment } from '../../protocol/attachments.ts';
 import type { ConversationItem } from '../../protocol/conversation.ts';
+import type { Written } from '../draft.ts';
 import { plain } from '../format.ts';
+import { loadLateViews } from '../late.ts';
 import type { PageModel } from '../page-model.ts';
+import { Attachments } from './attachments.tsx';
 import { Icon } from './icon.tsx';
 import { useMentions } from './mention-list.tsx';
 
 const MAX_HEIGHT = 240;
 
-/** A prompt that waits and is in the box, and the text that was there before. */
+/** A prompt that waits and is in the box, and what was there before. */
 interface Edited {
   readonly turnId: string;
-  readonly own: string;
+  readonly own: Written;
 }
 
 /** Where a person writes to the agent. Prompts that wait are above it and can be edited and taken back. */
 export function PromptBox({ model }: { readonly model: PageModel }) {
-  const [text, setText] = useState(() => model.draft);
+  const [text, setText] = useState(() => model.draft.text);
+  const [attachments, setAttachments] = useState(() => model.draft.attachments);
+  /** Files that are being uploaded. */
+  const [reading, setReading] = useState(0);
   const [isSending, setSending] = useState(false);
   const [edited, setEdited] = useState<Edited | null>(null);
   const [caret, setCaret] = useState(0);
@@ -29,8 +36,8 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
   const isPossible = session !== null && !isDeleted && host === 'connected';
 
   useEffect(() => {
-    model.draft = edited === null ? text : edited.own;
-  }, [model, text, edited]);
+    model.draft = edited === null ? { text, attachments } : edited.own;
+  }, [model, text, attachments, edited]);
   useLayoutEffect(() => {
     const element = box.current;
     if (element === null) return;
@@ -50,27 +57,40 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
     },
   });
 
+  const isReady = isPossible && !isSending && reading === 0 && (text.trim() !== '' || attachments.length > 0);
+  /** Each file is added when it is there, whatever else is being read. One that cannot be sent is reported and left out. */
+  const attach = (files: FileList | null | undefined): void => {
+    for (const file of files ?? []) {
+      setReading((many) => many + 1);
+      loadLateViews(model)
+        .then((views) => views.attach(file))
+        .then((one) => setAttachments((earlier) => [...earlier, one]))
+        .catch((error: unknown) => model.fail(error))
+        .finally(() => setReading((many) => many - 1));
+    }
+  };
   const send = async (): Promise<void> => {
-    if (text.trim() === '' || !isPossible || isSending) return;
+    if (!isReady) return;
     setSending(true);
     if (edited !== null) await save(edited);
-    else if (await model.send(text)) {
-      setText('');
-      setBack(0);
-    }
+    else if (await model.send({ text, attachments })) leave({ text: '', attachments: [] });
     setSending(false);
     box.current?.focus();
   };
   const save = async ({ turnId, own }: Edited): Promise<void> => {
-    if (await model.ask('edit', { turnId, text })) leave(own);
+    if (await model.ask('edit', { turnId, text, attachments })) leave(own);
     // It has begun meanwhile: what was written can be sent as another prompt.
     else if (!model.conversation.queued.some((item) => item.turnId === turnId)) {
-      leave([text, own].filter((part) => part !== '').join('\n'));
+      leave({
+        text: [text, own.text].filter((part) => part !== '').join('\n'),
+        attachments: [...attachments, ...own.attachments],
+      });
     }
   };
-  const leave = (next: string): void => {
+  const leave = (next: Written): void => {
     setEdited(null);
-    setText(next);
+    setText(next.text);
+    setAttachments(next.attachments);
     setBack(0);
   };
   const recall = (step: number): boolean => {
@@ -99,11 +119,12 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
   };
   const edit = async (item: ConversationItem): Promise<void> => {
     const { turnId } = item;
-    if (turnId === null || edited?.turnId === turnId) return;
+    if (turnId === null || edited?.turnId === turnId || reading > 0) return;
     const whole = await wholeText(model, item);
     if (whole === null) return;
-    setEdited({ turnId, own: edited === null ? text : edited.own });
+    setEdited({ turnId, own: edited === null ? { text, attachments } : edited.own });
     setText(whole);
+    setAttachments(item.type === 'prompt' ? (item.attachments ?? []) : []);
     setBack(0);
     box.current?.focus();
   };
@@ -115,7 +136,16 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
   const sendLabel = edited !== null ? 'Save this prompt' : isRunning ? 'Add to the queue' : 'Send';
 
   return (
-    <div class="prompt-area">
+    <div
+      class="prompt-area"
+      onDragOver={(event) => {
+        if (event.dataTransfer?.types.includes('Files') === true) event.preventDefault();
+      }}
+      onDrop={(event) => {
+        if (event.dataTransfer?.files.length !== 0) event.preventDefault();
+        attach(event.dataTransfer?.files);
+      }}
+    >
       <Queue
         model={model}
         edited={edited?.turnId ?? null}
@@ -124,6 +154,21 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
       />
       {mentions.list}
       <div class="prompt-box">
+        {attachments.length > 0 && (
+          <Attachments
+            model={model}
+            attachments={attachments}
+            onRemove={(removed) => {
+              setAttachments((now) => now.filter((one) => one !== removed));
+              box.current?.focus();
+            }}
+          />
+        )}
+        {reading > 0 && (
+          <p class="quiet" role="status">
+            Attaching…
+          </p>
+        )}
         <textarea
           ref={box}
           rows={1}
@@ -138,6 +183,11 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
           }}
           onSelect={(event) => setCaret(event.currentTarget.selectionStart)}
           onKeyDown={onKeyDown}
+          onPaste={(event) => {
+            const files = event.clipboardData?.files;
+            if (files?.length) event.preventDefault();
+            attach(files);
+          }}
           {...mentions.aria}
         />
         <div class="bar">
@@ -146,6 +196,15 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
               ? 'Enter sends · Shift+Enter adds a line · @ mentions a file'
               : 'Enter saves the prompt that waits · Escape leaves it as it was'}
           </span>
+          <button
+            class="icon"
+            disabled={!isPossible}
+            onClick={() => chooseFiles(attach)}
+            title="Attach files"
+            aria-label="Attach files"
+          >
+            <Icon name="attach" />
+          </button>
           <Pickers model={model} isPossible={isPossible} />
           {isRunning && (
             <button
@@ -159,7 +218,7 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
           )}
           <button
             class="round primary"
-            disabled={!isPossible || isSending || text.trim() === ''}
+            disabled={!isReady}
             onClick={() => void send()}
             title={sendLabel}
             aria-label={sendLabel}
@@ -215,7 +274,7 @@ function Queue({ model, edited, onEdit, onTakeBack }: QueueProps) {
       {waiting.map((item) => (
         <li key={item.id} class={item.turnId === edited ? 'edited' : undefined}>
           <Icon name="clock" />
-          <span class="text">{plain(item.type === 'prompt' ? item.preview : '')}</span>
+          <span class="text">{item.type === 'prompt' && labelOf(item)}</span>
           <button class="icon" title="Edit" aria-label="Edit this prompt" onClick={() => onEdit(item)}>
             <Icon name="edit" />
           </button>
@@ -231,6 +290,21 @@ function Queue({ model, edited, onEdit, onTakeBack }: QueueProps) {
       ))}
     </ol>
   );
+}
+
+/** The dialog of the system. */
+function chooseFiles(onChosen: (files: FileList | null) => void): void {
+  const input = document.createElement('input');
+  input.type = 'file';
+  input.multiple = true;
+  input.onchange = () => onChosen(input.files);
+  input.click();
+}
+
+/** A prompt in one line, with what it brings along. */
+function labelOf({ preview, attachments = [] }: Extract<ConversationItem, { type: 'prompt' }>): string {
+  const names = attachments.map((one: Attachment) => (one.kind === 'link' ? one.path : one.name));
+  return plain([preview, ...names].filter((part) => part !== '').join(' · '));
 }
 
 /** Null if it cannot be edited here; the page says why. */

@@ -5,6 +5,7 @@ import { promptParts } from '../mentions.ts';
 import type { PageModel } from '../page-model.ts';
 import { matches, timeline } from '../timeline.ts';
 import type { Filter, Row } from '../timeline.ts';
+import { Attachments } from './attachments.tsx';
 import { Icon } from './icon.tsx';
 import { Mark, Notice, Plan, TurnEnd } from './marks.tsx';
 import { Message } from './message.tsx';
@@ -135,6 +136,9 @@ const RowView = memo(
         return (
           <article class="prompt" aria-label="Your prompt">
             <PromptText model={model} text={plain(row.item.text ?? row.item.preview)} />
+            {row.item.attachments !== undefined && (
+              <Attachments model={model} attachments={row.item.attachments} />
+            )}
             <time dateTime={row.item.time}>{formatTime(row.item.time)}</time>
           </article>
         );

@@ -203,7 +203,7 @@ export class PageHarness<
     this.requests.push({ name, params: parsed });
     if (name === 'ready') this.#onReady();
     try {
-      const value = this.#answers[name as NameOf<R>]?.(parsed) ?? {};
+      const value = (await this.#answers[name as NameOf<R>]?.(parsed)) ?? {};
       await this.#post({ kind: 'result', id, value });
     } catch (error) {
       await this.#post({ kind: 'error', id, sentence: (error as Error).message });

@@ -362,8 +362,8 @@ describe('the prompt', () => {
     await expect
       .poll(() => asked().slice(1))
       .toEqual([
-        { name: 'edit', params: { turnId: NEXT_TURN, text: 'second, better' } },
-        { name: 'edit', params: { turnId: NEXT_TURN, text: 'second' } },
+        { name: 'edit', params: { turnId: NEXT_TURN, text: 'second, better', attachments: [] } },
+        { name: 'edit', params: { turnId: NEXT_TURN, text: 'second', attachments: [] } },
         { name: 'takeBack', params: { turnId: 'turn-cccccccccccccccc' } },
         { name: 'stop', params: {} },
       ]);

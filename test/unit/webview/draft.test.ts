@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
 import { Draft } from '../../../webview/draft.ts';
 
+const AGAIN = { text: 'again', attachments: [] };
+
 /** A page that can be loaded again, and what the extension answers: null for a lost answer, else whether the turn has ended. */
 function givenPage(answers: (boolean | null)[]) {
   const opIds: string[] = [];
@@ -21,28 +23,47 @@ function givenPage(answers: (boolean | null)[]) {
 
 test('a prompt whose answer was lost is the same turn; if that has ended, the text stays and is another prompt', async () => {
   const { load, opIds } = givenPage([null, true, false]);
-  await expect(load().send('again')).rejects.toThrow('lost');
+  await expect(load().send(AGAIN)).rejects.toThrow('lost');
   const draft = load();
-  expect(draft.text).toBe('again');
-  await expect(draft.send('again')).rejects.toThrow('its turn has ended');
-  expect(draft.text).toBe('again');
-  await draft.send('again');
+  expect(draft.written).toEqual(AGAIN);
+  await expect(draft.send(AGAIN)).rejects.toThrow('its turn has ended');
+  expect(draft.written).toEqual(AGAIN);
+  await draft.send(AGAIN);
   expect(opIds[1]).toBe(opIds[0]);
   expect(opIds[2]).not.toBe(opIds[0]);
 });
 
 test('a turn that has ended with the first answer was sent', async () => {
-  await expect(givenPage([true]).load().send('quick')).resolves.toBeUndefined();
+  await expect(givenPage([true]).load().send({ text: 'quick', attachments: [] })).resolves.toBeUndefined();
 });
 
 test('a draft that was taken back from the queue is another prompt', async () => {
   const { load, opIds } = givenPage([null, null, false]);
   const draft = load();
-  await expect(draft.send('again')).rejects.toThrow('lost');
+  await expect(draft.send(AGAIN)).rejects.toThrow('lost');
   draft.forgetSent('another');
-  await expect(draft.send('again')).rejects.toThrow('lost');
+  await expect(draft.send(AGAIN)).rejects.toThrow('lost');
   draft.forgetSent('again');
-  await draft.send('again');
+  await draft.send(AGAIN);
   expect(opIds[1]).toBe(opIds[0]);
   expect(opIds[2]).not.toBe(opIds[0]);
+});
+
+test('other attachments make another prompt, and a reload keeps them', async () => {
+  const { load, opIds } = givenPage([null, null, null, false]);
+  const picture = {
+    ...{ kind: 'image' as const, name: 'shot.png' },
+    content: { sha256: '0'.repeat(64), bytes: 3, mediaType: 'image/png' },
+  };
+  await expect(load().send(AGAIN)).rejects.toThrow('lost');
+  const withPicture = { text: 'again', attachments: [picture] };
+  await expect(load().send(withPicture)).rejects.toThrow('lost');
+  expect(load().written).toEqual(withPicture);
+  await expect(load().send(withPicture)).rejects.toThrow('lost');
+  const draft = load();
+  draft.written = { text: 'again', attachments: [] };
+  await draft.send(AGAIN);
+  expect(opIds[1]).not.toBe(opIds[0]);
+  expect(opIds[2]).toBe(opIds[1]);
+  expect(opIds[3]).not.toBe(opIds[2]);
 });
