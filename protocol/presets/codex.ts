@@ -25,7 +25,8 @@ export const codex: Preset = {
     unasked: ['chatgpt.com', 'github.com', 'api.github.com'],
   },
   quirks: [
-    'Another endpoint is a provider in ~/.codex/config.toml, with the name of the variable of its key in env_key.',
+    'Another endpoint is a provider in ~/.codex/config.toml, with the name of the variable of its key in env_key; over ACP it can be in the variables CODEX_CONFIG (JSON) and MODEL_PROVIDER.',
+    'Over ACP the mode is INITIAL_AGENT_MODE: agent-full-access asks for nothing, read-only asks a person before a command runs outside of its own sandbox, and the default asks its model.',
     'Its own sandbox fails in a container; leave it off, because the container is the boundary.',
     'It has nothing to resume before its first conversation.',
     'It ignores NODE_EXTRA_CA_CERTS and reads SSL_CERT_FILE.',

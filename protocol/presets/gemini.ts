@@ -18,7 +18,7 @@ export const gemini: Preset = {
     unasked: ['play.googleapis.com'],
   },
   quirks: [
-    'A key is used only if security.auth.selectedType in ~/.gemini/settings.json says so.',
+    'A key is used if GOOGLE_GEMINI_BASE_URL is set, which credentials do, or if security.auth.selectedType in ~/.gemini/settings.json says so.',
     'usageStatisticsEnabled: false in its settings ends the calls to play.googleapis.com.',
     'general.sessionRetention.enabled: false keeps it from deleting loaded conversations.',
     'Loading a conversation in the clock minute in which it began destroys it.',

@@ -16,6 +16,8 @@ interface RealAgent {
   readonly files?: (url: string) => Readonly<Record<string, string>>;
   /** What it remembers, below HOME. */
   readonly memory: string;
+  /** It destroys a conversation that it loads in the clock minute in which it began. */
+  readonly needsNextMinute?: boolean;
 }
 
 const AGENTS: readonly RealAgent[] = [
@@ -29,6 +31,31 @@ const AGENTS: readonly RealAgent[] = [
     name: 'qwen',
     profile: (url) => [`env: { OPENAI_BASE_URL: '${url}', OPENAI_API_KEY: none, OPENAI_MODEL: scripted }`],
     memory: '.qwen',
+  },
+  {
+    name: 'codex',
+    profile: (url) => [
+      'env:',
+      '  OPENAI_API_KEY: none',
+      '  MODEL_PROVIDER: ours',
+      // It asks, and what a person allows runs without its own sandbox, which fails in a container.
+      '  INITIAL_AGENT_MODE: read-only',
+      `  CODEX_CONFIG: '${JSON.stringify({
+        model: 'scripted',
+        model_providers: {
+          ours: { name: 'ours', base_url: url, env_key: 'OPENAI_API_KEY', wire_api: 'responses' },
+        },
+      })}'`,
+    ],
+    memory: '.codex',
+  },
+  {
+    name: 'gemini',
+    profile: (url) => [
+      `env: { GOOGLE_GEMINI_BASE_URL: '${url.replace(/\/v1$/, '')}', GEMINI_API_KEY: none, GEMINI_MODEL: gemini-2.5-pro }`,
+    ],
+    memory: '.gemini',
+    needsNextMinute: true,
   },
   {
     name: 'opencode',
@@ -82,7 +109,7 @@ class Installation {
 const TurnSchema = z.looseObject({ turnId: z.string(), status: z.string(), output: z.unknown() });
 const PermissionsSchema = z.looseObject({ permissions: z.array(z.looseObject({ id: z.string() })) });
 
-describe.each(AGENTS)('$name', ({ name, profile, files, memory }) => {
+describe.each(AGENTS)('$name', ({ name, profile, files, memory, needsNextMinute }) => {
   test('works, asks, is cancelled, and remembers by itself and from our history', async () => {
     const model = new ScriptedModel();
     const port = await model.listen();
@@ -171,6 +198,8 @@ describe.each(AGENTS)('$name', ({ name, profile, files, memory }) => {
     expect(processes.stdout).not.toContain('sleep 987');
 
     // The containers are gone: it goes on from its own memory.
+    if (needsNextMinute === true)
+      await new Promise((resolve) => setTimeout(resolve, 61_000 - (Date.now() % 60_000)));
     await ours.run('session', 'stop', 'default');
     expect(JSON.stringify(await turn('Which word?'))).toContain('The word is plum.');
     expect(await connections()).toMatch(/"how":"(loaded|resumed)"/);

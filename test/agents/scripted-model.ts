@@ -9,7 +9,7 @@ const RequestSchema = z.looseObject({
   stream: z.boolean().default(false),
   tools: z.array(z.looseObject({ function: z.looseObject({ name: z.string() }) })).default([]),
 });
-const SHELL_TOOLS = ['run_shell_command', 'bash', 'shell', 'Bash'];
+const SHELL_TOOLS = ['run_shell_command', 'bash', 'shell', 'Bash', 'exec_command', 'shell_command'];
 
 /** As Anthropic's interface has it: what a tool returned is a part of a message of the user. */
 const BlockSchema = z.looseObject({ type: z.string() });
@@ -18,6 +18,24 @@ const MessagesSchema = z.looseObject({
   messages: z.array(MessageSchema),
   stream: z.boolean().default(false),
   tools: z.array(z.looseObject({ name: z.string() })).default([]),
+});
+/** As OpenAI's responses have it: what a tool returned is an item of its own. */
+const ItemSchema = z.looseObject({ type: z.string().default('message'), role: z.string().default('') });
+const ToolSchema = z.looseObject({
+  name: z.string().default(''),
+  parameters: z.looseObject({ properties: z.record(z.string(), z.looseObject({})).default({}) }).optional(),
+});
+const ResponsesSchema = z.looseObject({
+  input: z.array(ItemSchema),
+  tools: z.array(ToolSchema).default([]),
+});
+/** As Google's interface has it: what a tool returned is a part of a turn of the user. */
+const PartSchema = z.looseObject({ text: z.string().default('') });
+const ContentsSchema = z.looseObject({
+  contents: z.array(z.looseObject({ role: z.string().default('user'), parts: z.array(PartSchema) })),
+  tools: z
+    .array(z.looseObject({ functionDeclarations: z.array(z.looseObject({ name: z.string() })).default([]) }))
+    .default([]),
 });
 /** What an agent adds to a prompt by itself. */
 const REMINDER = /<system-reminder>[^]*?<\/system-reminder>/g;
@@ -30,7 +48,7 @@ interface Step {
 }
 
 /**
- * A model behind OpenAI's chat interface and Anthropic's messages that does what the last line of the prompt says: `RUN<command>` calls
+ * A model behind OpenAI's chat and responses interfaces, Anthropic's messages and Google's contents that does what the last line of the prompt says: `RUN<command>` calls
  * the agent's shell tool, and any other prompt is answered with the word that was last said as `WORD<…>` in the conversation. It keeps
  * no memory: what it knows is what the agent sends.
  */
@@ -42,10 +60,13 @@ export class ScriptedModel {
       const [path = ''] = (request.url ?? '').split('?');
       if (request.method === 'POST' && path.endsWith('/chat/completions')) completeChat(body, response);
       else if (request.method === 'POST' && path.endsWith('/messages')) completeMessages(body, response);
+      else if (request.method === 'POST' && path.endsWith('/responses')) completeResponses(body, response);
+      else if (request.method === 'POST' && /:(?:stream)?generateContent$/i.test(path))
+        completeContents(body, path.includes(':stream'), response);
       else {
         response.writeHead(200, { 'content-type': 'application/json' });
         const data = [{ id: 'scripted', object: 'model' }];
-        response.end(JSON.stringify({ object: 'list', data, input_tokens: 10 }));
+        response.end(JSON.stringify({ object: 'list', data, input_tokens: 10, totalTokens: 10 }));
       }
     });
   });
@@ -134,6 +155,88 @@ function completeMessages(body: string, response: ServerResponse): void {
   event('message_delta', { delta: { stop_reason: reason, stop_sequence: null }, usage });
   event('message_stop', {});
   response.end();
+}
+
+/** What an agent tells the model about itself, as a message of the user. */
+const ABOUT_ITSELF = /^\s*<[a-z_]+[ >]/;
+
+function completeResponses(body: string, response: ServerResponse): void {
+  const { input, tools } = ResponsesSchema.parse(JSON.parse(body));
+  const textOfItem = (one: z.infer<typeof ItemSchema>): string =>
+    textOf({ role: one.role, content: one['content'] ?? one['output'] });
+  const last = input.findLastIndex(
+    (one) => one.type === 'message' && one.role === 'user' && !ABOUT_ITSELF.test(textOfItem(one)),
+  );
+  const lastItem = input[last];
+  const { text, call } = nextStep(
+    lastItem === undefined ? '' : textOfItem(lastItem),
+    input.map(textOfItem).join('\n'),
+    tools.map(({ name }) => name),
+    input.slice(last + 1).some(({ type }) => type.endsWith('_output')),
+  );
+  const id = String(Date.now());
+  const item =
+    call === undefined
+      ? {
+          type: 'message',
+          role: 'assistant',
+          id: `msg_${id}`,
+          content: [{ type: 'output_text', text: text ?? '' }],
+        }
+      : {
+          ...{ type: 'function_call', id: `fc_${id}`, call_id: `call_${id}`, name: call.name },
+          arguments: JSON.stringify(shellInput(call, tools)),
+        };
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  const event = (type: string, data: object): void =>
+    void response.write(`event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`);
+  event('response.created', { response: { id: `resp_${id}` } });
+  event('response.output_item.added', { output_index: 0, item });
+  event('response.output_item.done', { output_index: 0, item });
+  const usage = { input_tokens: 10, output_tokens: 5, total_tokens: 15 };
+  event('response.completed', { response: { id: `resp_${id}`, usage } });
+  response.end();
+}
+
+/** The arguments as this version of the tool takes them. What the agent's own sandbox would refuse is asked for at once. */
+function shellInput(call: NonNullable<Step['call']>, tools: readonly z.infer<typeof ToolSchema>[]): object {
+  const { command = '' } = z.looseObject({ command: z.string().optional() }).parse(call.input);
+  const properties = tools.find(({ name }) => name === call.name)?.parameters?.properties ?? {};
+  return {
+    ...('cmd' in properties
+      ? { cmd: command }
+      : { command: properties['command']?.['type'] === 'array' ? ['sh', '-c', command] : command }),
+    ...('sandbox_permissions' in properties ? { sandbox_permissions: 'require_escalated' } : {}),
+    ...('with_escalated_permissions' in properties ? { with_escalated_permissions: true } : {}),
+    ...('justification' in properties ? { justification: 'as the prompt says' } : {}),
+  };
+}
+
+function completeContents(body: string, isStream: boolean, response: ServerResponse): void {
+  const { contents, tools } = ContentsSchema.parse(JSON.parse(body));
+  const textOfParts = ({ parts }: (typeof contents)[number]): string =>
+    parts
+      .map((part) => (part['functionResponse'] === undefined ? part.text : JSON.stringify(part)))
+      .join('\n');
+  const isResult = ({ parts }: (typeof contents)[number]): boolean =>
+    parts.some((part) => part['functionResponse'] !== undefined);
+  const last = contents.findLastIndex(
+    (one) => one.role === 'user' && !isResult(one) && !ABOUT_ITSELF.test(textOfParts(one)),
+  );
+  const lastContent = contents[last];
+  const { text, call } = nextStep(
+    lastContent === undefined ? '' : textOfParts(lastContent),
+    contents.map(textOfParts).join('\n'),
+    tools.flatMap(({ functionDeclarations }) => functionDeclarations.map(({ name }) => name)),
+    contents.slice(last + 1).some(isResult),
+  );
+  const part = call === undefined ? { text } : { functionCall: { name: call.name, args: call.input } };
+  const answer = JSON.stringify({
+    candidates: [{ index: 0, content: { role: 'model', parts: [part] }, finishReason: 'STOP' }],
+    usageMetadata: { promptTokenCount: 10, candidatesTokenCount: 5, totalTokenCount: 15 },
+  });
+  response.writeHead(200, { 'content-type': isStream ? 'text/event-stream' : 'application/json' });
+  response.end(isStream ? `data: ${answer}\n\n` : answer);
 }
 
 function textOf(message: z.infer<typeof MessageSchema> | undefined): string {
