@@ -81,17 +81,24 @@ export class SessionFiles {
     const { size, version, mtimeMs } = first.result;
     if (size > MAX_FILE_BYTES) throw tooLarge(path, size, 'opened');
     const pieces = [first.bytes];
-    for (let offset = first.bytes.length; offset < size;) {
-      const { bytes } = await this.#connection.callWithBytes('files/read', {
+    const readAt = (offset: number): Promise<{ readonly bytes: Buffer }> =>
+      this.#connection.callWithBytes('files/read', {
         ...source,
         path,
         offset,
         length: FILE_CHUNK_BYTES,
         ifVersion: version,
       });
-      if (bytes.length === 0) break;
-      pieces.push(bytes);
-      offset += bytes.length;
+    const step = first.bytes.length;
+    let ahead = step > 0 && step < size ? readAt(step) : undefined;
+    for (let offset = step; ahead !== undefined; offset += step) {
+      const next = offset + step;
+      const current = ahead;
+      // The next part is asked for before this one has come: on another machine each answer is a round trip away.
+      ahead = next < size ? readAt(next) : undefined;
+      // Its failure is seen when it is awaited, unless this part fails first.
+      ahead?.catch(() => undefined);
+      pieces.push((await current).bytes);
     }
     const [only] = pieces;
     return {
