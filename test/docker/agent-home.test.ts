@@ -100,7 +100,8 @@ describe("the agent's HOME (P2, W4)", () => {
   });
 });
 
-describe("the agent's state in snapshots", () => {
+// Each has sessions of its own.
+describe.concurrent("the agent's state in snapshots", () => {
   let agent: AgentWithState;
   let home: TestHome;
   beforeAll(async () => {
