@@ -158,6 +158,12 @@ function beside(step: Step, entry: EventEntry): readonly ItemChange[] {
       const { reason, code, why, turnId = null } = entry.data;
       return one({ ...mark(turnId), mark: 'snapshot-failed', reason, code, why: cut(why, MAX_TEXT) });
     }
+    case 'setup.resumed': {
+      const { exitCode, timedOut, lastLine } = entry.data;
+      if (exitCode === 0 && !timedOut) return [];
+      const how = timedOut ? 'took too long' : `ended with ${exitCode ?? 'nothing'}`;
+      return one({ ...mark(), mark: 'resume-failed', why: lastLine === '' ? how : `${how}: ${lastLine}` });
+    }
     case 'workspace.restored': {
       const { snapshotId, path, undo } = entry.data;
       return one({ ...mark(), mark: 'restored', snapshotId, path, undo });

@@ -141,6 +141,7 @@ const MarkItemSchema = z.discriminatedUnion('mark', [
     code: z.string(),
     why: z.string(),
   }),
+  mark.extend({ mark: z.literal('resume-failed'), why: z.string() }),
   mark.extend({
     mark: z.literal('restored'),
     snapshotId: SnapshotIdSchema,

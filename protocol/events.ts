@@ -216,6 +216,14 @@ export const EVENT_SCHEMAS = {
   }),
   /** Copying the files of the snapshot that the session starts with failed. The next use of the session retries. */
   'workspace.hydration-failed': z.object({ snapshotId: SnapshotIdSchema, code: z.string(), why: z.string() }),
+  /** `setup.resume` ran in a new sandbox. The session went on, however it ended. `exitCode` is null if it could not be ended in time. */
+  'setup.resumed': z.object({
+    exitCode: z.number().int().nullable(),
+    timedOut: z.boolean(),
+    ms: z.number().int().nonnegative(),
+    /** The last line that it printed, shortened. */
+    lastLine: z.string().max(200),
+  }),
   /** At least 90 % of `workspace.limit` is used. Reported once, until use is clearly lower again. */
   'workspace.near-limit': z.object({ bytes, limit: bytes }),
   'snapshot.created': z.object({

@@ -265,7 +265,6 @@ export interface UnsupportedField {
 
 /** Fields that parse but that this version does not support. Deploy refuses them, and the published schema says so. */
 export const UNSUPPORTED_FIELDS: readonly UnsupportedField[] = [
-  { field: 'setup.resume', next: 'run it in the first turn' },
   { field: 'setup.egress.*.*.methods', next: 'remove it; rules are for hosts and ports only' },
   { field: 'setup.egress.*.*.path', next: 'remove it; rules are for hosts and ports only' },
   { field: 'workspace.scope', value: 'profile', next: 'use `session`' },

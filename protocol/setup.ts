@@ -53,7 +53,8 @@ export const SetupSchema = z.strictObject({
   packages: PackagesSchema.optional(),
   /** Shell commands that run as the agent's user in a workspace, after the packages are installed. The first that fails ends them. */
   run: z.union([ScriptSchema, z.array(ScriptSchema).min(1).max(MAX_COMMANDS)]).optional(),
-  resume: z.string().optional(),
+  /** Runs in each new sandbox of a session that had one before. */
+  resume: z.union([ScriptSchema, z.array(ScriptSchema).min(1).max(MAX_COMMANDS)]).optional(),
   secrets: z
     .array(SecretNameSchema)
     .max(MAX_SETUP_SECRETS)
@@ -71,6 +72,8 @@ export const SetupSchema = z.strictObject({
 export const SETUP_DISK_BYTES = 10 * 2 ** 30;
 /** How many files `run` may leave in the workspace, and in HOME. */
 export const SETUP_FILES = 1_000_000;
+/** Maximum duration of `setup.resume`, ms: whatever uses the session waits for it. */
+export const SETUP_RESUME_TIMEOUT_MS = 60_000;
 /** Default maximum duration of a setup, ms. */
 export const SETUP_TIMEOUT_MS = 10 * 60_000;
 /** How much of a setup's output is kept. */

@@ -109,6 +109,8 @@ function mark(item: Item<'mark'>): string {
       return `snapshot ${item.snapshotId} (${item.label === null ? item.reason : sanitizeLine(item.label)})`;
     case 'snapshot-failed':
       return `the snapshot failed: ${sanitizeLine(item.why)}`;
+    case 'resume-failed':
+      return `setup.resume ${sanitizeLine(item.why)}`;
     case 'restored':
       return `the files of ${item.snapshotId} were restored`;
     case 'cleaned':

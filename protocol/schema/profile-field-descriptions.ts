@@ -61,7 +61,8 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'setup.packages.pip': 'Python packages, such as ruff==0.14.',
   'setup.run':
     "Shell commands that run once, as the agent's user in /workspace, after the packages are installed. New sessions begin with what they leave in /workspace and HOME. Docs: docs/setup.md#commands.",
-  'setup.resume': 'Script that runs when a session is resumed.',
+  'setup.resume':
+    "Shell commands that run as the agent's user in /workspace when a session gets a new sandbox, before anything else; at most a minute. Docs: docs/setup.md#when-a-session-comes-back.",
   'setup.secrets':
     'Names of secrets that the setup can read: as variables, and as files below /run/secrets. Its image is searched for them. Docs: docs/setup.md#secrets.',
   'setup.egress':

@@ -62,6 +62,7 @@ import { IdleTimer } from '../sandboxes/idle-timer.ts';
 import { Lifecycle } from '../sandboxes/lifecycle.ts';
 import { ObservationCache } from '../sandboxes/observation-cache.ts';
 import { Reconciler } from '../sandboxes/reconciler.ts';
+import { ResumeScript } from '../sandboxes/resume-script.ts';
 import { SandboxUsage } from '../sandboxes/sandbox-usage.ts';
 import { SidecarConnections } from '../sandboxes/sidecar-connections.ts';
 import { DrainedSessions } from '../sessions/drained-sessions.ts';
@@ -410,6 +411,7 @@ function createSandboxes(below: Storage & Network, log: Log) {
     sidecars,
     seeding,
     homeTemplates: below.setupTemplates,
+    resumeScript: new ResumeScript(below),
     beforeSidecarEnds,
   });
   const moveRows = new MoveRows(database);

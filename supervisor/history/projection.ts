@@ -164,6 +164,7 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
     case 'workspace.near-limit':
     case 'workspace.restored':
     case 'workspace.hydration-failed':
+    case 'setup.resumed':
     case 'review.opened':
     case 'review.decided':
     case 'review.undone':

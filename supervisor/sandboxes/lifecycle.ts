@@ -21,6 +21,7 @@ import type { ObservationCache } from './observation-cache.ts';
 import type { SessionRecords } from '../history/session-records.ts';
 import type { SidecarConnections } from './sidecar-connections.ts';
 import { configurationParts } from '../workspace/home-configuration.ts';
+import type { ResumeScript } from './resume-script.ts';
 import { sandboxSpec, sidecarOnlySpec, workspaceSpec } from './sandbox-spec.ts';
 
 /** How long an agent container may take to end after TERM. */
@@ -62,6 +63,8 @@ export interface LifecycleOptions {
   readonly seeding: Pick<Seeding, 'recordIntent' | 'finishPending'>;
   /** Puts what a setup left in HOME, but for what the profile keeps, into a HOME that has no more than that. */
   readonly homeTemplates: HomeTemplates;
+  /** What a profile runs in new sandboxes of sessions that had one before. */
+  readonly resumeScript: Pick<ResumeScript, 'run'>;
   /** Saves what the next sidecar can use. Never rejects. */
   readonly beforeSidecarEnds: (row: SessionRow) => Promise<void>;
   /** Network access of a running sandbox. */
@@ -90,6 +93,7 @@ export class Lifecycle {
   readonly #seeding: Pick<Seeding, 'recordIntent' | 'finishPending'>;
   readonly #egress: Pick<Egress, 'waitUntilReady' | 'environment'>;
   readonly #homeTemplates: HomeTemplates;
+  readonly #resumeScript: Pick<ResumeScript, 'run'>;
   readonly #beforeSidecarEnds: (row: SessionRow) => Promise<void>;
 
   constructor(options: LifecycleOptions) {
@@ -105,6 +109,7 @@ export class Lifecycle {
     this.#seeding = options.seeding;
     this.#egress = options.egress;
     this.#homeTemplates = options.homeTemplates;
+    this.#resumeScript = options.resumeScript;
     this.#beforeSidecarEnds = options.beforeSidecarEnds;
   }
 
@@ -176,6 +181,10 @@ export class Lifecycle {
     if (agent.config !== undefined) {
       const folder = this.#home.deployedConfiguration(profile.name, profile.version);
       for await (const part of configurationParts(folder)) await client.fillHome(part);
+    }
+    if (row.homeGeneration > 0 && row.persistent) {
+      await this.#egress.waitUntilReady(row.id);
+      await this.#resumeScript.run(row.id, profile.config, this.environment(row.id, profile.config), client);
     }
     await failpoint('start.after-home');
     this.#records.change(row.id, { homeGeneration: row.generation }, 'HOME is prepared');
@@ -435,7 +444,7 @@ export class Lifecycle {
           await failpoint('start.before-record');
           break;
         case 'setup':
-          // Deploy refuses profiles with a setup, until the setup phase exists. It runs here.
+          // Comes with HOME, which is prepared once the sandbox is recorded.
           break;
       }
     }

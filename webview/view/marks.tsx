@@ -34,6 +34,8 @@ export function Mark({ model, row }: { model: PageModel; row: Extract<Row, { kin
     }
     case 'snapshot-failed':
       return <Line icon="warning">{`No snapshot: ${plain(item.why)}`}</Line>;
+    case 'resume-failed':
+      return <Line icon="warning">{`setup.resume ${plain(item.why)}`}</Line>;
     case 'restored':
       return (
         <Line icon="history" actions={<SnapshotActions model={model} snapshot={item.snapshotId} />}>

@@ -1,0 +1,101 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Profile } from '../../protocol/profile.ts';
+import { SETUP_RESUME_TIMEOUT_MS } from '../../protocol/setup.ts';
+import { IN_SANDBOX } from '../../sidecar/wire.ts';
+import type { Ids } from '../base/ids.ts';
+import { toSingleLine } from '../base/single-line.ts';
+import type { Engine } from '../engine/port.ts';
+import type { EventLog } from '../history/event-log.ts';
+import type { SidecarClient } from '../workspace/sidecar-client.ts';
+
+const LINE_CHARACTERS = 200;
+/** Of the output, the end is looked at for the last line. */
+const TAIL_BYTES = 4096;
+/** How long a killed script is waited for. */
+const KILLED_MS = 5000;
+
+export interface ResumeScriptOptions {
+  readonly engine: Pick<Engine, 'exec'>;
+  readonly events: Pick<EventLog, 'append'>;
+  readonly ids: Ids;
+  /** Default: `SETUP_RESUME_TIMEOUT_MS`. */
+  readonly timeoutMs?: number;
+}
+
+/** Runs `setup.resume` of a profile in new sandboxes of sessions that had one before. */
+export class ResumeScript {
+  readonly #options: ResumeScriptOptions;
+
+  constructor(options: ResumeScriptOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Runs the script as the agent's user, with the network of the session. The history says how it ended; the session goes on in any
+   * case. Ends after the timeout, with everything that it started and that kept its output. Never rejects but for a lost engine.
+   */
+  async run(
+    sessionId: string,
+    { setup }: Profile,
+    env: Readonly<Record<string, string>>,
+    client: Pick<SidecarClient, 'killExec'>,
+  ): Promise<void> {
+    if (setup?.resume === undefined) return;
+    const { engine, events, ids, timeoutMs = SETUP_RESUME_TIMEOUT_MS } = this.#options;
+    const began = performance.now();
+    const script = [setup.resume].flat().join('\n');
+    const end = await this.#execute(engine, sessionId, ids.next('exec'), script, env, client, timeoutMs);
+    const ms = Math.round(performance.now() - began);
+    events.append(sessionId, [{ type: 'setup.resumed', data: { ...end, ms } }]);
+  }
+
+  async #execute(
+    engine: Pick<Engine, 'exec'>,
+    sessionId: string,
+    execId: string,
+    script: string,
+    env: Readonly<Record<string, string>>,
+    client: Pick<SidecarClient, 'killExec'>,
+    timeoutMs: number,
+  ): Promise<{ exitCode: number | null; timedOut: boolean; lastLine: string }> {
+    const exec = await engine.exec(sessionId, {
+      ...{ execId, command: ['sh', '-ec', script], env, cwd: IN_SANDBOX.workspace },
+      ...{ tty: null, stdin: false },
+    });
+    let tail: Buffer = Buffer.alloc(0);
+    const keep = (chunk: Buffer): void => {
+      tail = Buffer.concat([tail, chunk]).subarray(-TAIL_BYTES);
+    };
+    exec.stdout.on('data', keep);
+    exec.stderr?.on('data', keep);
+    const late = AbortSignal.timeout(timeoutMs);
+    let exitCode = await unlessLate(exec.exited, late);
+    const timedOut = exitCode === LATE;
+    if (exitCode === LATE) {
+      await client.killExec(execId, 'KILL').catch(() => undefined);
+      exitCode = await unlessLate(exec.exited, AbortSignal.timeout(KILLED_MS));
+      exec.detach();
+    }
+    if (exitCode === null)
+      throw new HoldfastError('sandbox_lost', 'The sandbox ended while `setup.resume` ran in it');
+    const lines = tail
+      .toString('utf8')
+      .split(/[\r\n]+/)
+      .map((line) => toSingleLine(line, LINE_CHARACTERS));
+    const lastLine = lines.findLast((line) => line !== '') ?? '';
+    return { exitCode: exitCode === LATE ? null : exitCode, timedOut, lastLine };
+  }
+}
+
+const LATE = Symbol('late');
+
+async function unlessLate<T>(what: Promise<T>, signal: AbortSignal): Promise<T | typeof LATE> {
+  const { promise, resolve } = Promise.withResolvers<typeof LATE>();
+  const stop = (): void => resolve(LATE);
+  signal.addEventListener('abort', stop, { once: true });
+  try {
+    return await Promise.race([what, promise]);
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}
