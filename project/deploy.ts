@@ -46,6 +46,8 @@ export interface DeployOptions {
   readonly attempts?: number;
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
+  /** What the setup left with one of its secrets in it is removed. Default: it ends the deploy. */
+  readonly removeSecretFiles?: boolean | undefined;
   /** Called with what `agent.config` names before anything of the project is sent. What it throws ends the deploy. */
   readonly onConfiguration?: ((list: ConfigurationList) => Promise<void>) | undefined;
   /** The person's own HOME; default: that of the process. */
@@ -130,7 +132,10 @@ async function deployOnce(
     }
     if (configuration !== null) await sender.send('configuration', configuration.items(), null);
     const ignored = await reader.measureIgnored();
-    const commit = { upload, ignored, origin: tracked?.origin ?? null, opId };
+    const commit = {
+      ...{ upload, ignored, origin: tracked?.origin ?? null, opId },
+      ...(options.removeSecretFiles === true ? { removeSecretFiles: true } : {}),
+    };
     const deployed = await connection.call('profile/deploy/commit', commit, { signal, onProgress });
     return { ...deployed, configuration: list };
   } catch (error) {

@@ -112,6 +112,8 @@ export const DEPLOY_METHODS = {
       upload,
       ignored: IgnoredFilesSchema,
       origin: ProjectOriginSchema.nullable(),
+      /** What the setup left with one of its secrets in it is removed, instead of ending the deploy. */
+      removeSecretFiles: z.boolean().optional(),
       opId,
     }),
     result: DeployResultSchema,

@@ -122,7 +122,11 @@ export const SETUP_METHODS = {
    * chooses. Errors: `not_found`, `invalid_state` without a setup, `setup_failed`, `timeout`, `cancelled`.
    */
   'setup/run': {
-    params: profile.extend({ output: z.string().min(1).max(64).optional() }),
+    params: profile.extend({
+      output: z.string().min(1).max(64).optional(),
+      /** What it left with one of its secrets in it is removed, instead of ending the setup. */
+      removeSecretFiles: z.boolean().optional(),
+    }),
     result: z.object({ setup: SetupStatusSchema }),
     repeat: 'never',
     whenDamaged: 'refused',

@@ -6,10 +6,16 @@ import type { Params } from '../../protocol/methods.ts';
 import { confirmDeletion } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { newOpId } from '../op-id.ts';
+import { REMOVE_SECRET_FILES } from './setup.ts';
 import type { Registry } from '../registry.ts';
 import { formatRelativeTime, formatSize } from '../render/quantity.ts';
 import { formatTable } from '../render/table.ts';
 import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
+
+interface DeployFlags {
+  readonly watch?: boolean;
+  readonly removeSecretFiles?: boolean;
+}
 
 export function registerProfiles(registry: Registry): void {
   const { root } = registry;
@@ -23,16 +29,17 @@ export function registerProfiles(registry: Registry): void {
         'holdfast deploy . --watch        deploy again after every change',
       ],
     })
-    .option('--watch', 'deploy again whenever a file changes');
-  registry.setAction(deploy, async (context, options: { watch?: boolean }, directory: string) => {
+    .option('--watch', 'deploy again whenever a file changes')
+    .option('--remove-secret-files', REMOVE_SECRET_FILES);
+  registry.setAction(deploy, async (context, options: DeployFlags, directory: string) => {
     const absolute = resolve(context.io.cwd, directory);
     if (options.watch !== true) {
-      await showDeployed(context, await deployOnce(context, absolute));
+      await showDeployed(context, await deployOnce(context, absolute, options));
       return undefined;
     }
     const { deployAndWatch } = await import('../deploy-watch.ts');
     return deployAndWatch(context, absolute, {
-      deploy: async () => showDeployed(context, await deployOnce(context, absolute)),
+      deploy: async () => showDeployed(context, await deployOnce(context, absolute, options)),
     });
   });
 
@@ -66,7 +73,11 @@ export function registerProfiles(registry: Registry): void {
   });
 }
 
-async function deployOnce(context: Context, directory: string): Promise<DeployResult> {
+async function deployOnce(
+  context: Context,
+  directory: string,
+  { removeSecretFiles }: DeployFlags,
+): Promise<DeployResult> {
   const { deployProject } = await import('../../project/deploy.ts');
   context.progress.begin(`Deploying ${directory}`);
   try {
@@ -74,6 +85,7 @@ async function deployOnce(context: Context, directory: string): Promise<DeployRe
       directory,
       home: context.home,
       opId: newOpId(),
+      removeSecretFiles,
       signal: context.interrupted,
       onProgress: (report) => context.progress.update(report),
       onConfiguration: async (list) => {

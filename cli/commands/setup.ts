@@ -7,6 +7,9 @@ import { formatRelativeTime, formatSize } from '../render/quantity.ts';
 import { formatTable } from '../render/table.ts';
 import { sanitizeLines } from '../render/text.ts';
 
+/** Of `deploy` too. */
+export const REMOVE_SECRET_FILES = 'remove files in which a secret of the setup is found, and keep the rest';
+
 export function registerSetup(registry: Registry): void {
   const group = registry.group('setup', 'prepare the images of profiles, and see how it went');
 
@@ -69,14 +72,16 @@ export function registerSetup(registry: Registry): void {
 }
 
 function registerRun(registry: Registry, group: Command): void {
-  const run = registry.command(group, {
-    usage: 'run <profile>',
-    description: 'run the setup of a profile again; its sandboxes then start from the new image',
-    operands: ['profile'],
-    examples: ['holdfast setup run coder'],
-  });
-  registry.setAction(run, async (context, _options: object, profile: string) => {
-    const setup = await runSetup(context, profile);
+  const run = registry
+    .command(group, {
+      usage: 'run <profile>',
+      description: 'run the setup of a profile again; its sandboxes then start from the new image',
+      operands: ['profile'],
+      examples: ['holdfast setup run coder'],
+    })
+    .option('--remove-secret-files', REMOVE_SECRET_FILES);
+  registry.setAction(run, async (context, options: { removeSecretFiles?: boolean }, profile: string) => {
+    const setup = await runSetup(context, profile, options.removeSecretFiles === true);
     if (context.json) await context.printJson({ setup });
     else {
       const size = setup.bytes === null ? '' : ` (${formatSize(setup.bytes)} more than its base)`;
@@ -87,7 +92,7 @@ function registerRun(registry: Registry, group: Command): void {
 }
 
 /** Shows the output while it runs, on standard error, so that standard output has the result alone. */
-async function runSetup(context: Context, profile: string): Promise<SetupStatus> {
+async function runSetup(context: Context, profile: string, removeSecretFiles: boolean): Promise<SetupStatus> {
   const output = randomUUID();
   const peer = await context.client().peer();
   const decoder = new TextDecoder();
@@ -102,7 +107,8 @@ async function runSetup(context: Context, profile: string): Promise<SetupStatus>
   });
   try {
     const stage = `Running the setup of ${profile}`;
-    const { setup } = await context.call('setup/run', { profile, output }, { stage });
+    const params = { profile, output, ...(removeSecretFiles ? { removeSecretFiles } : {}) };
+    const { setup } = await context.call('setup/run', params, { stage });
     await writing;
     return setup;
   } finally {

@@ -238,9 +238,10 @@ export interface PrepareIo {
   onOutput(chunk: Buffer, stream: 'stdout' | 'stderr'): void;
   /**
    * Called with the whole file system as a tar stream when nothing of the setup runs any more, and before the image is made. What it
-   * throws fails the setup. It may leave the stream unread.
+   * throws fails the setup. It may leave the stream unread. The paths that it returns are removed, and it is called again; none: the
+   * image is made.
    */
-  readonly inspect?: (files: Readable) => Promise<void>;
+  readonly inspect?: (files: Readable) => Promise<readonly string[]>;
   readonly signal: AbortSignal;
 }
 

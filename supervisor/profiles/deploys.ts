@@ -38,6 +38,8 @@ export interface DeployRequest {
   readonly ignored: IgnoredFiles;
   /** Null without git. */
   readonly origin: ProjectOrigin | null;
+  /** See `SetupRequest`. */
+  readonly removeSecretFiles?: boolean | undefined;
   readonly opId?: string | undefined;
   readonly reportProgress: ReportProgress;
   readonly signal: AbortSignal;
@@ -103,7 +105,7 @@ export class Deploys {
   async #deployLocked(
     begun: Operation,
     profile: Profile,
-    { project, ignored, origin, signal, reportProgress }: DeployRequest,
+    { project, ignored, origin, removeSecretFiles, signal, reportProgress }: DeployRequest,
   ): Promise<DeployResult> {
     const { engine, database, profiles, defaultImage, setups, operations, log, now } = this.#options;
     signal.throwIfAborted();
@@ -116,7 +118,9 @@ export class Deploys {
     requireConfiguration(profile, project);
     // Before anything of the version exists: a setup takes minutes, and its image is found again by its key.
     const seed = await this.#setupSeed(profile, project, signal);
-    const image = await setups.ensureImage({ profile, image: base, build, seed, reportProgress, signal });
+    const image = await setups.ensureImage({
+      ...{ profile, image: base, build, seed, removeSecretFiles, reportProgress, signal },
+    });
 
     const { version, operation } = database.transaction(() => {
       const version = profiles.reserveVersion(profile.name, now());

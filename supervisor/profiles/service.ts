@@ -69,13 +69,14 @@ export class ProfileService {
    * `readProfile` and `requireImage`, `profile_invalid`, `engine_unavailable`, `not_supported`, `conflict`.
    */
   async commitDeploy(
-    { upload, ignored, origin, opId }: Params<'profile/deploy/commit'>,
+    { upload, ignored, origin, removeSecretFiles, opId }: Params<'profile/deploy/commit'>,
     owner: object,
     { reportProgress, signal }: Pick<DeployRequest, 'reportProgress' | 'signal'>,
   ): Promise<DeployResult> {
     const project = await this.uploads.finish(upload, owner);
     try {
-      return await this.#deploys.run({ project, ignored, origin, opId, reportProgress, signal });
+      const what = { project, ignored, origin, removeSecretFiles, opId };
+      return await this.#deploys.run({ ...what, reportProgress, signal });
     } finally {
       await project.discard().catch((error: unknown) => {
         this.#options.log.warn('cannot remove an upload; the next start tries again', { error });
@@ -89,7 +90,7 @@ export class ProfileService {
    */
   async runSetup(
     name: string,
-    request: Pick<DeployRequest, 'reportProgress' | 'signal'> & {
+    request: Pick<DeployRequest, 'reportProgress' | 'signal' | 'removeSecretFiles'> & {
       readonly onOutput: (bytes: Buffer) => void;
     },
   ): Promise<string> {

@@ -20,6 +20,8 @@ const PATH_CHARACTERS = 200;
 
 export interface SecretFinding {
   readonly secret: string;
+  /** As it is; not for people. */
+  readonly file: string;
   /** Absolute, on one line. A secret in it is replaced by its name. */
   readonly path: string;
 }
@@ -57,7 +59,8 @@ export async function scanEntries(
   const report = (name: string, secrets: readonly string[]): void => {
     const path = toSingleLine(search.redact(name), PATH_CHARACTERS);
     for (const secret of secrets)
-      if (!found.some((one) => one.secret === secret && one.path === path)) found.push({ secret, path });
+      if (!found.some((one) => one.secret === secret && one.path === path))
+        found.push({ secret, path, file: name });
   };
   for await (const { path, metadata, content } of entries) {
     report(path, search.begin().read(metadata));
@@ -91,11 +94,14 @@ export function leftSecretsError(
   profile: string,
   findings: readonly SecretFinding[],
   place = 'its image',
+  wasRemoving = false,
 ): HoldfastError {
   const where = findings.map(({ secret, path }) => `${secret} in ${path}`).join(', ');
   return new HoldfastError('setup_failed', `The setup of ${profile} left a secret in ${place}`, {
     why: `found ${where}${findings.length === MOST_FINDINGS ? ' and perhaps elsewhere' : ''}`,
-    next: 'nothing of it was kept; install that package without the secret, or put it into the image by yourself, without the file',
-    details: { findings: findings.map((finding) => ({ ...finding })) },
+    next: wasRemoving
+      ? 'nothing of it was kept; removing these files did not help: write nothing with a secret in it'
+      : 'nothing of it was kept; to keep the rest without these files, repeat the command with --remove-secret-files; or install that package without the secret',
+    details: { findings: findings.map(({ secret, path }) => ({ secret, path })) },
   });
 }

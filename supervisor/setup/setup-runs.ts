@@ -12,9 +12,10 @@ import type { Home } from '../store/home.ts';
 import type { SetupRow, SetupRows, SetupTemplate } from '../store/setups.ts';
 import type { SetupPlan } from './plan.ts';
 import { keptInHome } from '../../protocol/agent-home.ts';
-import { leftSecretsError, scanEntries, scanFiles, type SecretFinding } from './secret-scan.ts';
+import { removeFiles, SecretGate } from './secret-gate.ts';
+import { scanEntries, scanFiles } from './secret-scan.ts';
 import type { SetupSecret } from './secret-parts.ts';
-import { SecretRedaction, SecretSearch } from './secret-search.ts';
+import { SecretRedaction } from './secret-search.ts';
 import { CLONE_PASSWORD } from './clone.ts';
 import {
   requireWithinLimits,
@@ -53,6 +54,8 @@ export interface SetupRequest {
   readonly image: string;
   /** What the workspace of its commands begins with; null: nothing. */
   readonly seed: SetupSeed | null;
+  /** Files in which a secret is found are removed. Default: they end the setup. */
+  readonly removeSecretFiles?: boolean | undefined;
   /** Called with what the setup does. */
   readonly reportProgress: (stage: string) => void;
   /** Called with what its log keeps. */
@@ -74,6 +77,7 @@ interface Running {
   readonly row: SetupSandbox & Pick<SetupRow, 'baseImage'>;
   readonly profile: Profile;
   readonly seed: SetupSeed | null;
+  readonly removeSecretFiles: boolean;
   readonly output: SetupLog;
   readonly reportProgress: (stage: string) => void;
   readonly signal: AbortSignal;
@@ -107,11 +111,9 @@ export class SetupRuns {
   }
 
   /** Errors: `setup_failed` with the log's last lines, `cancelled`, `timeout`, and those of the engine. */
-  async run(
-    plan: SetupPlan,
-    secrets: readonly SetupSecret[],
-    { profile, image, seed, reportProgress, onOutput, recordUse, signal }: SetupRequest,
-  ): Promise<FinishedSetup> {
+  async run(plan: SetupPlan, secrets: readonly SetupSecret[], request: SetupRequest): Promise<FinishedSetup> {
+    const { profile, image, seed, reportProgress, onOutput, recordUse, signal } = request;
+    const removeSecretFiles = request.removeSecretFiles ?? false;
     const { rows, ids, owner, engine, home, log, now } = this.#options;
     const id = ids.next('setup');
     const { localPaths } = engine.capabilities();
@@ -132,7 +134,10 @@ export class SetupRuns {
       rows.begin(row);
       await failpoint('setup.after-intent');
       const either = AbortSignal.any([signal, late]);
-      const running = { plan, secrets, row, profile, seed, output, reportProgress, signal: either };
+      const running = {
+        ...{ plan, secrets, row, profile, seed, removeSecretFiles, output, reportProgress },
+        signal: either,
+      };
       const made = await this.#prepare(running);
       const template = await this.#tryImage(made, running);
       const prepared = { image: made.reference, imageId: made.imageId, bytes: made.bytes, template };
@@ -158,6 +163,7 @@ export class SetupRuns {
     const { engine, policies, egress } = this.#options;
     const { plan, row, profile, reportProgress, signal } = running;
     const given = givenSecrets(running);
+    const gate = gateOf(running, 'its image');
     const sandbox = sandboxOf(row, profile);
     signal.throwIfAborted();
     reportProgress('setup');
@@ -175,8 +181,7 @@ export class SetupRuns {
         ...(given.length === 0 || plan.steps.length === 0
           ? {}
           : {
-              inspect: (files) =>
-                requireNoSecrets(running, 'its image', (search) => scanFiles(files, search, signal)),
+              inspect: (files) => gate.search((search) => scanFiles(files, search, signal)),
             }),
       },
     );
@@ -210,7 +215,7 @@ export class SetupRuns {
     const { id } = running.row;
     try {
       await this.#requireUsable(reference, running);
-      return running.plan.commands.length === 0 ? null : await this.#runCommands(running);
+      return running.plan.commands.length === 0 ? null : await this.#runCommands(reference, running);
     } catch (error) {
       await templates
         .remove(id)
@@ -244,9 +249,9 @@ export class SetupRuns {
     }
   }
 
-  async #runCommands(running: Running): Promise<SetupTemplate> {
-    const { engine, connect, templates } = this.#options;
-    const { plan, secrets, row, profile, seed, output, reportProgress, signal } = running;
+  async #runCommands(image: string, running: Running): Promise<SetupTemplate> {
+    const { engine, connect } = this.#options;
+    const { plan, row, profile, seed, output, reportProgress, signal } = running;
     const sidecar = await connect(row.id);
     try {
       const given = givenSecrets(running);
@@ -263,19 +268,32 @@ export class SetupRuns {
     await failpoint('setup.after-run');
     output.flush();
     reportProgress('setup: storing what its commands left');
-    const template = await templates.capture(row.id, {
-      kept: keptInHome(profile.agent),
-      inspect: async (files) => {
-        if (secrets.length > 0)
-          await requireNoSecrets(running, 'the files of new sessions', (search) =>
-            scanEntries(files, search),
-          );
-      },
-      signal,
-    });
+    const template = await this.#capture(image, running);
     requireWithinLimits(profile, template);
     await failpoint('setup.after-template');
     return template;
+  }
+
+  /** Without files in which a secret is found, if these are to be removed. */
+  async #capture(image: string, running: Running): Promise<SetupTemplate> {
+    const { engine, templates } = this.#options;
+    const { row, profile, signal } = running;
+    const gate = gateOf(running, 'the files of new sessions');
+    for (;;) {
+      const unwanted: string[] = [];
+      const template = await templates.capture(row.id, {
+        kept: keptInHome(profile.agent),
+        inspect: async (files) => {
+          unwanted.push(...(await gate.search((search) => scanEntries(files, search))));
+        },
+        signal,
+      });
+      if (unwanted.length === 0) return template;
+      await templates.remove(row.id);
+      await this.#requireUsable(image, running);
+      await removeFiles(engine, row.id, unwanted);
+      await engine.stopAgent(row.id, 0);
+    }
   }
 
   /** Also what an earlier supervisor left of it. */
@@ -315,24 +333,18 @@ function givenSecrets({ secrets, profile }: Running): readonly SetupSecret[] {
   return secrets.filter(({ name }) => profile.setup?.secrets?.includes(name) === true);
 }
 
+function gateOf(
+  { profile, secrets, removeSecretFiles, output, reportProgress }: Running,
+  place: string,
+): SecretGate {
+  const what = { profile: profile.name, secrets, place, removes: removeSecretFiles };
+  return new SecretGate({ ...what, output, reportProgress });
+}
+
 function environmentOf({ secret, env }: SetupCommand, running: Running): Record<string, string> {
   if (secret === undefined) return { ...environmentOfSecrets(givenSecrets(running)), ...env };
   const own = running.secrets.filter(({ name }) => name === secret);
   return { ...env, ...environmentOfSecrets(own.map(({ value }) => ({ name: CLONE_PASSWORD, value }))) };
-}
-
-/** Errors: `setup_failed` with the paths. */
-async function requireNoSecrets(
-  { secrets, output, reportProgress, profile }: Running,
-  place: string,
-  scan: (search: SecretSearch) => Promise<SecretFinding[]>,
-): Promise<void> {
-  output.flush();
-  reportProgress(`setup: searching ${place} for secrets`);
-  const found = await scan(new SecretSearch(secrets));
-  const where = place.replace(/^its/, 'the');
-  output.append(Buffer.from(`== ${found.length === 0 ? 'no secret is' : 'secrets are'} in ${where}\n`));
-  if (found.length > 0) throw leftSecretsError(profile.name, found, place);
 }
 
 export function workspaceOf({ id, backing, uid, gid }: SetupSandbox): WorkspaceSpec {

@@ -74,7 +74,11 @@ export class Preparations {
       await containers.end(what, id, END_SECONDS);
       ended.abort();
       if ((await measure()) > SETUP_DISK_BYTES) throw diskLimitError();
-      if (io.inspect !== undefined) await this.#inspect(what, id, io.inspect, signal);
+      while (io.inspect !== undefined) {
+        const unwanted = await this.#inspect(what, id, io.inspect, signal);
+        if (unwanted.length === 0) break;
+        await this.#removeFiles(what, id, unwanted);
+      }
       await failpoint('setup.before-image');
       const image = await this.#commit(what, id, spec);
       await failpoint('setup.after-image');
@@ -164,7 +168,7 @@ export class Preparations {
     id: string,
     inspect: NonNullable<PrepareIo['inspect']>,
     signal: AbortSignal,
-  ): Promise<void> {
+  ): Promise<readonly string[]> {
     const api = await this.#options.api();
     const path = `/containers/${id}/export`;
     const files = await api.stream({
@@ -172,10 +176,30 @@ export class Preparations {
       timeoutMs: this.#options.timeouts.operationMs,
     });
     try {
-      await inspect(files);
+      return await inspect(files);
     } finally {
       files.destroy();
     }
+  }
+
+  /** The container runs our own program meanwhile, and nothing of the setup. What cannot be removed is found again. */
+  async #removeFiles(what: string, id: string, paths: readonly string[]): Promise<void> {
+    const { containers, execs } = this.#options;
+    await containers.start(what, id);
+    const exec = await execs.run(what, id, {
+      execId: 'removal',
+      command: [BUSYBOX, 'sh', '-c', '"$0" xargs -0 "$0" rm -rf --', BUSYBOX],
+      env: {},
+      cwd: '/',
+      tty: null,
+      stdin: true,
+    });
+    exec.stdout.resume();
+    exec.stderr?.resume();
+    // By its standard input: an argument would be seen by every process.
+    exec.stdin.end(paths.map((path) => `${path}\0`).join(''));
+    await exec.exited;
+    await containers.end(what, id, END_SECONDS);
   }
 
   /**

@@ -14,10 +14,11 @@ export function setupHandlers<P extends Client>({
   readonly profiles: Pick<ProfileService, 'runSetup'>;
 }): Handlers<typeof SETUP_METHODS, P> {
   return {
-    'setup/run': async ({ profile, output }, { peer, progress, signal }) => {
+    'setup/run': async ({ profile, output, removeSecretFiles }, { peer, progress, signal }) => {
       const id = await profiles.runSetup(profile, {
         reportProgress: progress,
         signal,
+        removeSecretFiles,
         onOutput: (bytes) => {
           if (output === undefined) return;
           // No more than the log keeps, so a slow client is not waited for. A request ends with its connection.

@@ -23,26 +23,22 @@ setup: { resume: ${JSON.stringify(resume)} }
   ]);
 }
 
+const ResumedSchema = z.object({
+  data: z.object({ exitCode: z.number().nullable(), timedOut: z.boolean(), lastLine: z.string() }),
+});
+
 async function resumptions(session: string) {
-  const schema = z.array(
-    z.object({
-      data: z.object({
-        exitCode: z.number().nullable(),
-        timedOut: z.boolean(),
-        lastLine: z.string(),
-      }),
-    }),
-  );
-  const printed = JSON.parse(
-    await home.runOk(['session', 'events', session, '--type', 'setup.resumed', '--json']),
-  ) as { events: unknown };
-  return schema.parse(printed.events).map(({ data }) => data);
+  const lines = await home.runOk(['session', 'events', session, '--type', 'setup.resumed', '--json']);
+  return lines
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => ResumedSchema.parse(JSON.parse(line)).data);
 }
 
 test('runs in each new sandbox of a session but the first, before the turn, as the agent', async () => {
   await deploy(
     'resumed',
-    'echo "$GREETING $(id -u) $PWD" >> resumed; (while :; do date > /tmp/alive; sleep 0.2; done) > /dev/null 2>&1 & sleep 0.5',
+    'echo "$GREETING $(id -u) $PWD" >> resumed; (while :; do date > ~/.alive; sleep 0.2; done) > /dev/null 2>&1 & sleep 0.5',
   );
   expect(await home.runOk(['run', 'resumed', 'ls; id -u'])).toMatch(/^\d+\n$/);
   await home.runOk(['run', 'resumed', 'true']);
@@ -50,7 +46,7 @@ test('runs in each new sandbox of a session but the first, before the turn, as t
   await home.runOk(['session', 'stop', 'default']);
   // What it began goes on in the turn.
   expect(
-    await home.runOk(['run', 'resumed', 'cat resumed; id -u; test -s /tmp/alive && echo alive']),
+    await home.runOk(['run', 'resumed', 'cat resumed; id -u; sleep 0.3; test -f ~/.alive && echo alive']),
   ).toMatch(/^hello (\d+) \/workspace\n\1\nalive\n$/);
   expect(await home.runOk(['run', 'resumed', 'wc -l < resumed'])).toBe('1\n');
   expect(await resumptions('default')).toEqual([{ exitCode: 0, timedOut: false, lastLine: '' }]);

@@ -1,3 +1,6 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
 import Docker from 'dockerode';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -8,6 +11,7 @@ import { npmSite, pythonSite } from '../../egress-harness/package-sites.ts';
 import { TestHome } from '../../setup/test-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 
+const execute = promisify(execFile);
 const SOURCE = 'private.open.test';
 const PASSWORD = 'pw-0d1f6c2e9a';
 const LEAKED = 'leaked-7c1e5b88f0/Zq';
@@ -96,8 +100,45 @@ setup: { packages: { npm: [keeper] }, secrets: [LEAKED], egress: [${hosts()}] }
   expect(log + failed.stderr).not.toContain(LEAKED);
   const setup = await newestSetup('keeping');
   expect(setup).toMatchObject({ state: 'failed', image: null });
+  expect(failed.stderr).toContain('--remove-secret-files');
   const left = await new Docker().listImages({
     filters: { label: [`dev.holdfast.session=${setup?.id ?? ''}`] },
   });
   expect(left).toEqual([]);
+
+  // Asked to, the next one removes the file, and keeps the package.
+  const cleaned = await home.run(['deploy', folder, '--remove-secret-files']);
+  expect(cleaned, await home.runOk(['setup', 'log', 'keeping'])).toMatchObject({ code: 0 });
+  expect(await home.runOk(['setup', 'log', 'keeping'])).toMatch(
+    /== removing \/opt\/kept \(LEAKED\)\n[^]*== no secret is in the image/,
+  );
+  const looked = await home.runOk(['run', 'keeping', 'ls /opt; npm ls -g --parseable']);
+  expect(looked).not.toContain('kept');
+  expect(looked).toContain('/keeper\n');
+});
+
+test('files of new sessions with a secret in them are removed if somebody asks, and the rest stays', async () => {
+  await home.runOk(['secret', 'set', 'LEAKED'], LEAKED);
+  const run =
+    'echo "$LEAKED" > ~/.token; mkdir -p d; echo fine > d/fine; ln -s "$LEAKED" d/link; printf %s "$LEAKED" | base64 > "d/a b"; echo all > all';
+  const folder = await writeProject(home.projects, {
+    'holdfast.yaml': `name: cleaned
+persistence: persistent
+agent: { protocol: command, command: [sh] }
+setup: { egress: [], secrets: [LEAKED], run: ${JSON.stringify(run)} }
+`,
+  });
+  const failed = await home.run(['deploy', folder]);
+  expect(failed.stderr).toContain('LEAKED in /workspace/d/link');
+  const cleaned = await home.run(['deploy', folder, '--remove-secret-files']);
+  expect(cleaned, cleaned.stderr).toMatchObject({ code: 0 });
+  const seen = await home.runOk([
+    'run',
+    'cleaned',
+    'cat all; ls -A d; test -e ~/.token || echo no token; ls -A ~',
+  ]);
+  expect(seen).toMatch(/^all\nfine\nno token\n/);
+  // Nor has what is stored of it.
+  const stored = await execute('grep', ['-rlaF', LEAKED, join(home.path, 'store')]).catch(() => null);
+  expect(stored).toBeNull();
 });

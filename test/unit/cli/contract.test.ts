@@ -11,7 +11,7 @@ import { runToEnd } from '../../fixtures/cli/cli-run.ts';
  * Each line: a command, its operands, its options.
  */
 const COMMANDS: readonly (readonly [command: string, operands: string, ...options: string[]])[] = [
-  ['deploy', '<dir>'],
+  ['deploy', '<dir>', '--remove-secret-files'],
   ['undeploy', '<profile>', '--force'],
   ['profiles', ''],
   ['run', '<profile> <input>', '--session', '--timeout', '--no-wait', '--artifact'],
@@ -74,7 +74,7 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
   ['secret set', '<name>', '--profile', '--expires'],
   ['secret list', ''],
   ['secret rm', '<name>', '--profile'],
-  ['setup run', '<profile>'],
+  ['setup run', '<profile>', '--remove-secret-files'],
   ['setup status', '<profile>'],
   ['setup log', '<profile> [setup]'],
   ['terminal open', '<session> [command...]'],

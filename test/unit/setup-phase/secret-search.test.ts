@@ -137,7 +137,9 @@ describe('the search for secrets', () => {
     archive.entry({ name: 'last' }, 'end');
     archive.finalize();
     const signal = new AbortController().signal;
-    expect(await scanFiles(Readable.from(archive), new SecretSearch(SECRETS), signal)).toEqual([
+    const found = await scanFiles(Readable.from(archive), new SecretSearch(SECRETS), signal);
+    expect(found[2]?.file).toBe(`/opt/${SECRETS[6]?.value.toString() ?? ''}/a`);
+    expect(found.map(({ secret, path }) => ({ secret, path }))).toEqual([
       { secret: 'KEY', path: '/etc/leak' },
       { secret: 'N3', path: '/opt/N3' },
       { secret: 'N4', path: '/opt/[secret N4]/a' },
