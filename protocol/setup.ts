@@ -50,7 +50,8 @@ const ScriptSchema = z
   .refine((text) => !text.includes('\0'), 'it must not contain a NUL character');
 
 export const SetupSchema = z.strictObject({
-  packages: PackagesSchema.optional(),
+  /** `auto`: what package.json, requirements.txt and pyproject.toml of the project name. */
+  packages: z.union([z.literal('auto'), PackagesSchema]).optional(),
   /** Shell commands that run as the agent's user in a workspace, after the packages are installed. The first that fails ends them. */
   run: z.union([ScriptSchema, z.array(ScriptSchema).min(1).max(MAX_COMMANDS)]).optional(),
   /** Runs in each new sandbox of a session that had one before. */

@@ -24,6 +24,7 @@ import { toFailure, recordFailure, type ProfileServiceOptions } from './requests
 import { requireConfiguration, requireEngine, requireEntry } from './requirements.ts';
 import { writeSourceRecord } from './source-record.ts';
 import type { SetupSeed } from '../setup/setup-commands.ts';
+import { withProjectPackages } from './project-packages.ts';
 import { needsSeed, setupSeed } from './setup-seed.ts';
 import { summarize } from './summary.ts';
 import { redeployedError, UNDEPLOY } from './undeploys.ts';
@@ -117,9 +118,11 @@ export class Deploys {
     requireEntry(profile, project.code);
     requireConfiguration(profile, project);
     // Before anything of the version exists: a setup takes minutes, and its image is found again by its key.
+    const { profile: complete, notes } = await withProjectPackages(profile, project.codeFolder);
     const seed = await this.#setupSeed(profile, project, signal);
     const image = await setups.ensureImage({
-      ...{ profile, image: base, build, seed, removeSecretFiles, reportProgress, signal },
+      ...{ profile: complete, notes, image: base, build, seed },
+      ...{ removeSecretFiles, reportProgress, signal },
     });
 
     const { version, operation } = database.transaction(() => {

@@ -10,6 +10,7 @@ import { buildOf } from './build-source.ts';
 import { requireImage } from './images.ts';
 import { toFailure, type ProfileServiceOptions } from './requests.ts';
 import { requireEngine } from './requirements.ts';
+import { withProjectPackages } from './project-packages.ts';
 import { setupSeed } from './setup-seed.ts';
 import { readSourceRecord } from './source-record.ts';
 import { summarize } from './summary.ts';
@@ -107,9 +108,10 @@ export class ProfileService {
         const build = buildOf(profile, code);
         if (build === null)
           await requireImage(engine.images, image, profile.image === undefined, reportProgress, signal);
+        const { profile: complete, notes } = await withProjectPackages(profile, code);
         const seed = await setupSeed(profile, { code, history }, fillWorkspace, signal);
         return await setups.runAgain({
-          ...{ profile, image, build, seed, ...request },
+          ...{ profile: complete, notes, image, build, seed, ...request },
           recordUse: (made) => profiles.upsert({ ...profiles.getOrThrow(name), image: made }),
         });
       } catch (error) {

@@ -57,7 +57,9 @@ export function planSetup(
   secrets: readonly string[] = [],
   seed: string | null = null,
 ): SetupPlan | null {
-  const { packages = {}, run = [] } = profile.setup ?? {};
+  const { packages: named = {}, run = [] } = profile.setup ?? {};
+  // What `auto` means was found out before.
+  const packages = named === 'auto' ? {} : named;
   const given = { ...proxyEnvironment(), ...NODE_ENVIRONMENT, ...profile.env };
   const env = { ...given, ...AS_ROOT };
   const steps = [

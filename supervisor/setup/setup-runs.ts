@@ -54,6 +54,8 @@ export interface SetupRequest {
   readonly image: string;
   /** What the workspace of its commands begins with; null: nothing. */
   readonly seed: SetupSeed | null;
+  /** For the beginning of the log, a line each. */
+  readonly notes?: readonly string[] | undefined;
   /** Files in which a secret is found are removed. Default: they end the setup. */
   readonly removeSecretFiles?: boolean | undefined;
   /** Called with what the setup does. */
@@ -130,6 +132,10 @@ export class SetupRuns {
       redaction,
     });
     this.#running.set(id, output);
+    for (const note of request.notes ?? []) {
+      output.append(Buffer.from(`== ${note}\n`));
+      reportProgress(`setup: ${note}`);
+    }
     try {
       rows.begin(row);
       await failpoint('setup.after-intent');

@@ -1,4 +1,6 @@
 import { once } from 'node:events';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import Docker from 'dockerode';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -100,6 +102,29 @@ python3 -c 'import tinything; print(tinything.WHAT)'`;
     const collected = await home.runOk(['gc', '--json']);
     expect(collected).toContain(setup?.image);
     expect((await statusOf('both')).map(({ state }) => state)).toEqual(['done', 'removed']);
+  });
+
+  test('are those of the project where the profile says so, and the log names them first', async () => {
+    const folder = await project('own', 'auto');
+    await writeFile(
+      join(folder, 'package.json'),
+      '{"dependencies": {"tiny-thing": "1.0.0", "x": "file:../x"}}',
+    );
+    await writeFile(join(folder, 'requirements.txt'), 'tinything == 1.0  # from the index\n');
+    const deployed = await home.run(['deploy', folder]);
+    const log = await home.runOk(['setup', 'log', 'own']);
+    expect(deployed, log).toMatchObject({ code: 0 });
+    expect(log).toMatch(
+      /^== npm, from package.json: tiny-thing@1.0.0\n== left out of package.json, [^\n]*: x@file:..\/x\n== pip, from requirements.txt: tinything==1.0\n== npm\n/,
+    );
+    const script =
+      "python3 -c 'import tinything; print(tinything.WHAT)'; npm ls -g --parseable | grep -c tiny-thing";
+    expect(await home.runOk(['run', 'own', script])).toBe('from the index\n1\n');
+    // Found again; and run again by the same names.
+    await home.runOk(['deploy', folder]);
+    expect(await statusOf('own')).toHaveLength(1);
+    await home.runOk(['setup', 'run', 'own']);
+    expect((await statusOf('own')).map(({ state }) => state)).toEqual(['done', 'done']);
   });
 
   test('that cannot be had fail the deploy with the reason, and leave nothing', async () => {
