@@ -79,6 +79,7 @@ describe('--json prints one document and nothing else', () => {
     baseImage: 'base',
     image: 'prepared',
     bytes: 5,
+    template: null,
     current: true,
   };
   const garbage = [{ kind: 'container' as const, name: 'hf-x', why: 'its session is gone', bytes: null }];
