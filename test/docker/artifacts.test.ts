@@ -125,7 +125,7 @@ describe('artifacts', () => {
     expect(existsSync(join(home.path, 'promoted', artifact.id))).toBe(false);
   });
 
-  test('a one-shot run keeps its results, and nothing else of it is left', async () => {
+  test('G10: a one-shot run keeps its results, and nothing else of it is left', async () => {
     await deploy('once', '', { 'input.txt': 'input\n' });
     const run = await home.run([
       ...['run', 'once', 'mkdir out; tr a-z A-Z < input.txt > out/report.txt', '--json'],

@@ -193,6 +193,51 @@ describe('a review', () => {
     expect((await at.hunks('a')).map(({ state }) => state)).toEqual(['mixed']);
   });
 
+  test('what a hostile client asks for, or an agent does meanwhile, leaves the accepted tree as it is', async () => {
+    const at = fixture();
+    at.sidecar.tree = BEFORE;
+    await at.take();
+    await at.open(AFTER);
+    await at.decide('accept', 'a');
+    const { accepted, revision, id: review } = await at.tree();
+    const { path, id: seen } = await at.file('made');
+    const ofOther = (await at.file('gone')).id;
+    const [hunk] = await at.hunks('a');
+    const decide = (request: object) =>
+      at.decisions().decide(at.session(), { verdict: 'accept', ...request } as never);
+    const requests: readonly object[] = [
+      { decisions: [{ path, seen: ofOther }] },
+      { decisions: [{ path, seen: '0'.repeat(24) }] },
+      { decisions: [{ path, seen, hunks: [hunk?.id ?? ''] }] },
+      { decisions: [{ path, seen, hunks: ['f'.repeat(24)] }] },
+      // All of them or none: the first alone would be right.
+      {
+        decisions: [
+          { path, seen },
+          { path: '/workspace/same', seen },
+        ],
+      },
+      { decisions: [{ path: '/workspace/../etc/passwd', seen }] },
+      { decisions: [{ path: '/workspace/.git/config', seen }] },
+      { decisions: [{ path: '/etc/passwd', seen }] },
+      { decisions: [{ path: '/workspace/a\0', seen }] },
+      { all: { review, revision: revision + 1 } },
+      { all: { review: 'rev-aaaaaaaaaaaaaaaa', revision } },
+    ];
+    for (const request of requests) await expect(decide(request), JSON.stringify(request)).rejects.toThrow();
+    // The agent writes what it likes, also over what was accepted and under the names that were asked for.
+    at.sidecar.tree = { a: 'evil', gone: 'evil', made: 'evil', same: 'evil', '.git': { config: 'evil' } };
+    for (const path of ['a', 'made', 'same']) at.workspace.moved.add(`/workspace/${path}`);
+    at.restart();
+    expect(await at.tree()).toMatchObject({ accepted, revision });
+    expect(await at.read('a', 'accepted')).toBe(AFTER.a);
+    expect(await at.states()).toEqual({ a: 'accepted', gone: 'to-review', made: 'to-review' });
+    // Compared again: what the agent has done since is to review, and nothing of it accepted.
+    await at.open(at.sidecar.tree);
+    expect(await at.read('a', 'accepted')).toBe(BEFORE.a);
+    expect(Object.values(await at.states())).not.toContain('accepted');
+  });
+
   test('decisions survive a restart, and can be taken back', async () => {
     const at = fixture();
     at.sidecar.tree = BEFORE;
