@@ -65,13 +65,10 @@ describe('a holdfast.yaml', () => {
   });
 
   test.each([
-    ['setup', 'setup: { run: make }\n'],
     ['egress', 'egress: [{ host: example.com, methods: [GET] }]\n'],
     ['egress', 'egress: [{ host: example.com, path: /v1 }]\n'],
     ['workspace.scope', 'workspace: { scope: profile }\n'],
-    ['workspace.repository', 'workspace: { repository: { url: "https://example.com/x.git" } }\n'],
     ['retention', 'retention: { events: 1d }\n'],
-    ['dockerfile', 'dockerfile: Dockerfile\n'],
   ])('with %s is refused as not_supported, never ignored: %s', async (field, more) => {
     const directory = await withYaml(more);
     await expect(deploy(home, directory)).rejects.toMatchObject({
