@@ -10,7 +10,7 @@ const ProjectFileSchema = z
     'a file inside the project',
   );
 
-const ImageNameSchema = z
+export const ImageNameSchema = z
   .string()
   .min(1)
   .max(255)
@@ -29,6 +29,28 @@ export const DockerfileSchema = z.union([
     args: ArgsSchema.optional(),
   }),
 ]);
+
+const FromSchema = z.array(ImageNameSchema).max(20);
+
+/** True: the devcontainer.json at its usual place. */
+export const DevcontainerSchema = z.union([
+  z.literal(true),
+  z.strictObject({ path: ProjectFileSchema.optional(), from: FromSchema.optional() }),
+]);
+
+export interface DevcontainerUse {
+  /** Relative to the project; undefined: its usual place. */
+  readonly path: string | undefined;
+  readonly from: readonly string[];
+}
+
+export function devcontainerOf(
+  devcontainer: z.output<typeof DevcontainerSchema> | undefined,
+): DevcontainerUse | null {
+  if (devcontainer === undefined) return null;
+  const { path, from = [] } = devcontainer === true ? {} : devcontainer;
+  return { path, from };
+}
 
 /** A Dockerfile to build. */
 export interface DockerfileUse {

@@ -72,8 +72,11 @@ export function findStartProblems(profile: Profile): StartProblem[] {
       ['agent', 'config'],
       '`~` needs a `preset`, which says what in your HOME is configuration; or name a folder of the project',
     );
-  if (profile.dockerfile !== undefined && profile.image !== undefined)
-    report(['dockerfile'], 'the image is what the Dockerfile makes; remove `image`');
+  const images = (['image', 'dockerfile', 'devcontainer'] as const).filter(
+    (name) => profile[name] !== undefined,
+  );
+  for (const name of images.slice(1))
+    report([name], `it says what the image is, and so does \`${images[0] ?? ''}\`; keep one of them`);
   for (const name of repeatedCredentials(profile.credentials ?? []))
     report(['credentials'], `${name} stands there more than once`);
   const seed = seedOf(profile);

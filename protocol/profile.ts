@@ -6,7 +6,7 @@ import { EgressRuleSchema } from './egress.ts';
 import { PRESET_NAMES } from './presets/names.ts';
 import { ProfileNameSchema } from './profile-name.ts';
 import { SecretNameSchema } from './secret-name.ts';
-import { DockerfileSchema } from './dockerfile.ts';
+import { DevcontainerSchema, DockerfileSchema } from './dockerfile.ts';
 import { SetupSchema } from './setup.ts';
 import { DurationSchema, SizeSchema } from './units.ts';
 
@@ -130,6 +130,8 @@ export const ProfileSchema = z.strictObject({
     .regex(/^[^\s\0-][^\s\0]*$/)
     .optional(),
   dockerfile: DockerfileSchema.optional(),
+  /** The image or the Dockerfile of the project's devcontainer.json. */
+  devcontainer: DevcontainerSchema.optional(),
   agent: AgentSchema,
   persistence: z.enum(['ephemeral', 'persistent']).default('ephemeral'),
   workspace: z

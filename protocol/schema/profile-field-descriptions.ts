@@ -14,6 +14,10 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'dockerfile.*.from':
     'Images of this machine alone that it may begin with or copy from. Those of a registry need not be listed.',
   'dockerfile.*.args': 'Values of build arguments (ARG).',
+  devcontainer:
+    'Use the image or the Dockerfile of devcontainer.json; true: at its usual place. Everything else in the file is ignored, and deploy lists it.',
+  'devcontainer.*.path': 'The file, relative to the project.',
+  'devcontainer.*.from': 'Images of this machine alone that its Dockerfile may begin with or copy from.',
   agent: 'How the agent is run.',
   'agent.*.protocol':
     'handler: calls a Python or Node function for each turn. command: runs a program for each turn. acp: a program that stays and answers many prompts over the Agent Client Protocol.',

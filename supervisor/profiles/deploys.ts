@@ -18,7 +18,7 @@ import { removeTree } from '../store/remove-tree.ts';
 import { gitHistoryError } from '../../project/git/error.ts';
 import { GitHistory } from '../../project/git/history.ts';
 import { seedItems } from './seed-source.ts';
-import { buildOf } from './build-source.ts';
+import { imageSourceOf } from './image-source.ts';
 import { requireImage, type ReportProgress } from './images.ts';
 import { toFailure, recordFailure, type ProfileServiceOptions } from './requests.ts';
 import { requireConfiguration, requireEngine, requireEntry } from './requirements.ts';
@@ -111,10 +111,13 @@ export class Deploys {
     const { engine, database, profiles, defaultImage, setups, operations, log, now } = this.#options;
     signal.throwIfAborted();
     await requireEngine(engine, profile);
-    const base = profile.image ?? defaultImage;
-    const build = buildOf(profile, project.codeFolder);
-    if (build === null)
-      await requireImage(engine.images, base, profile.image === undefined, reportProgress, signal);
+    const {
+      build,
+      image: base,
+      isDefault,
+      warnings,
+    } = await imageSourceOf(profile, project.codeFolder, defaultImage);
+    if (build === null) await requireImage(engine.images, base, isDefault, reportProgress, signal);
     requireEntry(profile, project.code);
     requireConfiguration(profile, project);
     // Before anything of the version exists: a setup takes minutes, and its image is found again by its key.
@@ -134,7 +137,7 @@ export class Deploys {
     try {
       return await this.#publish(
         operation,
-        { project, ignored, origin, profile, image, version },
+        { project, ignored, origin, profile, image, version, warnings },
         reportProgress,
         signal,
       );
@@ -175,12 +178,13 @@ export class Deploys {
       readonly profile: Profile;
       readonly image: string;
       readonly version: number;
+      readonly warnings: readonly string[];
     },
     reportProgress: ReportProgress,
     signal: AbortSignal,
   ): Promise<DeployResult> {
     const { home, engine, profiles } = this.#options;
-    const { project, ignored, origin, profile, image, version } = what;
+    const { project, ignored, origin, profile, image, version, warnings } = what;
     const { source, code, codeFolder } = project;
     const target = home.deploy(profile.name, version);
     await mkdir(dirname(target), { recursive: true, mode: 0o700 });
@@ -212,7 +216,7 @@ export class Deploys {
       return this.#record(
         operation,
         { ...before, source, config: profile },
-        { replaced: false, unchanged: true, ...extent },
+        { replaced: false, unchanged: true, warnings, ...extent },
       );
     }
     await history?.copyTo(home.deployedGitHistory(profile.name, version), {
@@ -245,7 +249,7 @@ export class Deploys {
       bytes,
       image,
     };
-    const how = { replaced: before !== null, unchanged: false, ...extent };
+    const how = { replaced: before !== null, unchanged: false, warnings, ...extent };
     const deployed = this.#record(operation, row, how);
     await this.#versions.removeUnused(profile.name);
     return deployed;
@@ -254,7 +258,9 @@ export class Deploys {
   #record(
     operation: Operation,
     row: NewProfileRow,
-    how: Omit<DeployResult, 'profile' | 'warnings' | 'preset' | 'configuration'>,
+    how: Omit<DeployResult, 'profile' | 'warnings' | 'preset' | 'configuration'> & {
+      readonly warnings: readonly string[];
+    },
   ): DeployResult {
     const { database, profiles, operations, sessions, log } = this.#options;
     const deployed = database.transaction(() => {
@@ -263,7 +269,7 @@ export class Deploys {
       const profile = summarize(row, sessions.sessionsOf(row.name).length);
       const { agent } = row.config;
       const preset = agent.protocol === 'handler' ? null : (agent.preset ?? null);
-      const warnings = this.#warnings(row.config);
+      const warnings = [...how.warnings, ...this.#warnings(row.config)];
       const answer = { profile, ...how, preset, warnings, configuration: null };
       operations.finish(operation, answer);
       return answer;

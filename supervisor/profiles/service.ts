@@ -6,7 +6,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { Params, Result } from '../../protocol/methods.ts';
 import { seedOf } from '../../protocol/profile.ts';
 import { DEPLOY, type DeployRequest, Deploys } from './deploys.ts';
-import { buildOf } from './build-source.ts';
+import { imageSourceOf } from './image-source.ts';
 import { requireImage } from './images.ts';
 import { toFailure, type ProfileServiceOptions } from './requests.ts';
 import { requireEngine } from './requirements.ts';
@@ -102,12 +102,10 @@ export class ProfileService {
         signal.throwIfAborted();
         const { config: profile, version } = profiles.getOrThrow(name);
         await requireEngine(engine, profile);
-        const image = profile.image ?? defaultImage;
         const history = seedOf(profile)?.git === true ? home.deployedGitHistory(name, version) : null;
         const code = home.deploy(name, version);
-        const build = buildOf(profile, code);
-        if (build === null)
-          await requireImage(engine.images, image, profile.image === undefined, reportProgress, signal);
+        const { build, image, isDefault } = await imageSourceOf(profile, code, defaultImage);
+        if (build === null) await requireImage(engine.images, image, isDefault, reportProgress, signal);
         const { profile: complete, notes } = await withProjectPackages(profile, code);
         const seed = await setupSeed(profile, { code, history }, fillWorkspace, signal);
         return await setups.runAgain({

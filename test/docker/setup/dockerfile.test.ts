@@ -196,4 +196,35 @@ RUN curl -sS --noproxy '*' --max-time 3 http://127.0.0.1:${origin.port}/hello > 
       .toMatch(/failed|cancelled/);
     await expect.poll(() => leftovers([id]), { timeout: 30_000 }).toEqual([]);
   });
+
+  test('of a devcontainer.json is used; deploy lists what is ignored', async () => {
+    const shell = (name: string): Record<string, string> =>
+      shellProject(name, 'persistence: persistent\ndevcontainer: true\n');
+    const built = await writeProject(home.projects, {
+      ...shell('dev-built'),
+      '.devcontainer/devcontainer.json':
+        '{ // built\n "build": { "dockerfile": "Dockerfile", "context": "..", "args": { "WHAT": "given" } }, "postCreateCommand": "touch /srv/ran", }',
+      '.devcontainer/Dockerfile':
+        'FROM holdfast/agent:latest\nUSER root\nARG WHAT=usual\nCOPY top.txt /srv/\nRUN echo $WHAT > /srv/what\n',
+      'top.txt': 'from the project\n',
+    });
+    const deployed = await home.run(['deploy', built]);
+    expect(deployed).toMatchObject({ code: 0 });
+    expect(deployed.stderr).toContain('ignored: postCreateCommand');
+    expect(await home.runOk(['run', 'dev-built', 'cat /srv/what /srv/top.txt; ls /srv'])).toBe(
+      'given\nfrom the project\ntop.txt\nwhat\n',
+    );
+    const named = await writeProject(home.projects, {
+      ...shell('dev-image'),
+      '.devcontainer.json': '{ "image": "holdfast/agent:latest", "features": {} }',
+    });
+    const other = await home.run(['deploy', named]);
+    expect(other).toMatchObject({ code: 0 });
+    expect(other.stderr).toContain('ignored: features');
+    expect(await home.runOk(['run', 'dev-image', 'echo it runs'])).toBe('it runs\n');
+    // The image of another profile is as far away as with `image`.
+    const [setup] = await statusOf('dev-built');
+    await writeFile(join(named, '.devcontainer.json'), JSON.stringify({ image: setup?.image }));
+    expect((await home.run(['deploy', named])).stderr).toContain('prepared for a profile');
+  });
 });
