@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
-import type { ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import { z } from 'zod';
 
 const MessageSchema = z.looseObject({ role: z.string(), content: z.unknown() });
@@ -53,7 +54,19 @@ interface Step {
  * no memory: what it knows is what the agent sends.
  */
 export class ScriptedModel {
-  readonly #server = createServer((request, response) => {
+  /** `Authorization` of each request; an empty text for one without. */
+  readonly authorizations: string[] = [];
+  readonly #server: Server;
+
+  /** With a certificate it speaks TLS. */
+  constructor(tls?: { readonly cert: string; readonly key: string }) {
+    const answer = (request: IncomingMessage, response: ServerResponse): void =>
+      this.#answer(request, response);
+    this.#server = tls === undefined ? createServer(answer) : createTlsServer(tls, answer);
+  }
+
+  #answer(request: IncomingMessage, response: ServerResponse): void {
+    this.authorizations.push(request.headers.authorization ?? '');
     let body = '';
     request.setEncoding('utf8').on('data', (text: string) => (body += text));
     request.on('end', () => {
@@ -69,10 +82,11 @@ export class ScriptedModel {
         response.end(JSON.stringify({ object: 'list', data, input_tokens: 10, totalTokens: 10 }));
       }
     });
-  });
+  }
 
-  async listen(): Promise<number> {
-    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
+  /** Returns its port. */
+  async listen(host = '127.0.0.1'): Promise<number> {
+    await new Promise<void>((resolve) => this.#server.listen(0, host, resolve));
     const address = this.#server.address();
     return typeof address === 'object' && address !== null ? address.port : 0;
   }

@@ -4,12 +4,11 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import type { IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import Docker from 'dockerode';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { EgressEventSchema, type EgressEvent } from '../../../protocol/egress.ts';
-import { encodedForms } from '../../../supervisor/egress/credentials/encodings.ts';
 import { NameServer } from '../../egress-harness/name-server.ts';
+import { filesWithSecret, formsIn, LOOK, shownByEngine } from '../../egress-harness/secret-search.ts';
 import { TEST_CERTIFICATE, TEST_CERTIFICATE_FILE } from '../../egress-harness/test-certificate.ts';
 import { TestHome } from '../../setup/test-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
@@ -64,42 +63,6 @@ async function decisions(): Promise<EgressEvent[]> {
     .map((line) => EgressEventSchema.parse(z.object({ data: z.unknown() }).parse(JSON.parse(line)).data));
 }
 
-/** Every form of the secret that these bytes have. */
-function formsIn(bytes: Buffer): string[] {
-  return encodedForms(Buffer.from(SECRET))
-    .filter((form) => bytes.includes(form))
-    .map((form) => form.toString('latin1'));
-}
-
-async function filesWithSecret(folder: string): Promise<string[]> {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true });
-  const found: string[] = [];
-  for (const entry of entries) {
-    if (!entry.isFile()) continue;
-    const path = join(entry.parentPath, entry.name);
-    const bytes = await readFile(path).catch(() => Buffer.alloc(0));
-    if (formsIn(bytes).length > 0) found.push(path);
-  }
-  return found;
-}
-
-/** What the engine shows and keeps of a session's containers, whose roots are read-only and which have no logs. */
-async function shownByEngine(of: string): Promise<Buffer> {
-  const docker = new Docker();
-  const parts: Buffer[] = [];
-  for (const role of ['agent', 'sidecar'] as const) {
-    const id = await home.containerId(of, role);
-    if (id === null) continue;
-    const container = docker.getContainer(id);
-    parts.push(Buffer.from(JSON.stringify(await container.inspect())));
-    parts.push(Buffer.from(JSON.stringify(await container.changes())));
-  }
-  return Buffer.concat(parts);
-}
-
-/** What a process of the sandbox can read of all others there: environments, arguments, memory of none. */
-const LOOK = `cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'; env; cat /proc/net/unix 2>/dev/null; ls -laR /run /tmp 2>/dev/null | head -500`;
-
 describe('a key that a session uses', () => {
   test('arrives at the server, and the sandbox has a placeholder', async () => {
     const said = await home.runOk([
@@ -121,8 +84,8 @@ describe('a key that a session uses', () => {
     const look = async (name: string): Promise<void> => {
       const seen = await home.runOk(['prompt', name, `curl -sS $BASE_URL/v1 >/dev/null; ${LOOK}`]);
       expect(seen).toContain('API_KEY=holdfast-placeholder');
-      expect(formsIn(Buffer.from(seen)), name).toEqual([]);
-      expect(formsIn(await shownByEngine(await idOf(name))), name).toEqual([]);
+      expect(formsIn(Buffer.from(seen), SECRET), name).toEqual([]);
+      expect(formsIn(await shownByEngine(home, await idOf(name)), SECRET), name).toEqual([]);
     };
     await look('default');
     await home.runOk(['snapshot', 'fork', snapshot, '--name', 'forked']);
@@ -131,7 +94,7 @@ describe('a key that a session uses', () => {
     await home.runOk(['session', 'stop', 'default']);
     await home.runOk(['session', 'resume', 'default']);
     await look('default');
-    expect(await filesWithSecret(home.path)).toEqual([]);
+    expect(await filesWithSecret(home.path, SECRET)).toEqual([]);
     for (const command of [
       ['session', 'events', 'default', '--json'],
       ['secret', 'list', '--json'],
@@ -139,10 +102,10 @@ describe('a key that a session uses', () => {
       ['supervisor', 'logs'],
       ['doctor'],
     ])
-      expect(formsIn(Buffer.from((await home.run(command)).stdout)), command.join(' ')).toEqual([]);
+      expect(formsIn(Buffer.from((await home.run(command)).stdout), SECRET), command.join(' ')).toEqual([]);
     const supervisor = `/proc/${await home.supervisorPid()}`;
     for (const file of ['environ', 'cmdline'])
-      expect(formsIn(await readFile(join(supervisor, file)))).toEqual([]);
+      expect(formsIn(await readFile(join(supervisor, file)), SECRET)).toEqual([]);
   }, 180_000);
 
   test('is not given away by a server that repeats it', async () => {
@@ -152,7 +115,7 @@ describe('a key that a session uses', () => {
       'curl -sS -o seen $BASE_URL/echo; echo $?; cat seen 2>/dev/null',
     ]);
     expect(received.at(-1)?.url).toBe('/echo');
-    expect(formsIn(Buffer.from(said.stdout))).toEqual([]);
+    expect(formsIn(Buffer.from(said.stdout), SECRET)).toEqual([]);
     expect(said.stdout).toMatch(/^(18|52|56)\n/);
     expect((await decisions()).map(({ reason }) => reason)).toContain('echo');
   });
