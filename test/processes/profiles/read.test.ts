@@ -212,8 +212,6 @@ describe('warnings about egress rules and limits', () => {
 });
 
 test.each([
-  ['setup: { run: ./setup.sh }', 'setup.run'],
-  ['dockerfile: ./Dockerfile', 'dockerfile'],
   ['workspace: { scope: profile }', 'workspace.scope: profile'],
   ['egress: [{ host: api.example.org, methods: [GET] }]', 'egress.methods'],
   ['egress: [{ host: api.example.org, path: /v1/ }]', 'egress.path'],

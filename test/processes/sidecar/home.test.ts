@@ -124,8 +124,13 @@ describe('HOME of a new sandbox', () => {
       writer.kill('SIGKILL');
       await new Promise((resolve) => writer.once('close', resolve));
     }
-    await prepareHome(home, []);
-    expect(names()).toEqual(START);
+    // The last `mkdir` that it began may outlive it for a moment.
+    await expect
+      .poll(async () => {
+        await prepareHome(home, []);
+        return names();
+      })
+      .toEqual(START);
   });
 
   test('clearing removes kept paths as well', async () => {
