@@ -43,7 +43,8 @@ export class ResumeScript {
     if (setup?.resume === undefined) return;
     const { engine, events, ids, timeoutMs = SETUP_RESUME_TIMEOUT_MS } = this.#options;
     const began = performance.now();
-    const script = [setup.resume].flat().join('\n');
+    // One stream keeps the order in which the script writes.
+    const script = ['exec 2>&1', setup.resume].flat().join('\n');
     const end = await this.#execute(engine, sessionId, ids.next('exec'), script, env, client, timeoutMs);
     const ms = Math.round(performance.now() - began);
     events.append(sessionId, [{ type: 'setup.resumed', data: { ...end, ms } }]);
