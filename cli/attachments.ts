@@ -112,5 +112,5 @@ function unreadable(path: string, cause: unknown): HoldfastError {
 /** One attachment for people, on a line. */
 export function formatAttachment(one: Attachment): string {
   if (one.kind === 'link') return sanitizeLine(one.path);
-  return `${sanitizeLine(one.name)} (${one.kind === 'image' ? one.content.mediaType : 'file'}, ${formatSize(one.content.bytes)})`;
+  return `${sanitizeLine(one.name)} (${one.kind === 'image' ? sanitizeLine(one.content.mediaType) : 'file'}, ${formatSize(one.content.bytes)})`;
 }

@@ -9,7 +9,11 @@ export const ContentIdSchema = z.string().regex(/^[0-9a-f]{64}$/, 'a content is 
 export const ContentSchema = z.object({
   sha256: ContentIdSchema,
   bytes: z.number().int().nonnegative(),
-  mediaType: z.string().max(100),
+  /** One of those below, or that of a picture. Another home may have written it: it is safe to print. */
+  mediaType: z
+    .string()
+    .max(100)
+    .regex(/^[\x20-\x7e]*$/, 'a media type is printable ASCII'),
 });
 export type Content = z.infer<typeof ContentSchema>;
 

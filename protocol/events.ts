@@ -281,7 +281,7 @@ export const EVENT_SCHEMAS = {
   }),
   /**
    * The events before this one were copied from the session `from`, up to its event `eventSeq`, with new turn ids and a
-   * new hash chain.
+   * new hash chain. Of a snapshot that came in a bundle, the `session.imported` of `from` is copied too.
    */
   'session.forked': z.object(COPIED_HISTORY),
   /**

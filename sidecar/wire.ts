@@ -81,7 +81,7 @@ export const IN_SANDBOX = {
  *   processes/PROC/stdout, stderr
  *                             FIFOs, program → sidecar
  *   processes/PROC/in-OFFSET  input that waits for the feeder, which empties the file when the program's input has it
- *   attachments/TURN/NAME     a file that the prompt of a turn brings along; `.new-NAME` until it is complete
+ *   attachments/TURN/NAME     a file that the prompt of a turn brings along; `.new\NAME` until it is complete
  */
 export const SIDECAR_PROTOCOL = '2';
 

@@ -101,7 +101,8 @@ function writePart(
   { name, offset, total }: Pick<AttachedPart, 'name' | 'offset' | 'total'>,
   bytes: Uint8Array,
 ): number {
-  const unready = folder.path(`.new-${name}`);
+  // No attachment has a backslash in its name.
+  const unready = folder.path(`.new\\${name}`);
   if (offset === 0) rmSync(unready, { force: true });
   const flags = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | (offset === 0 ? O_CREAT | O_EXCL : 0);
   const fd = openSync(unready, flags, 0o600);

@@ -4,6 +4,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Contents } from '../history/contents.ts';
 import type { EventLog } from '../history/event-log.ts';
+import { newestImport } from '../history/newest-import.ts';
 import type { CheckTrees } from '../reviews/check-trees.ts';
 import type { Removal } from '../sessions/removal.ts';
 import type { SessionCreation } from '../sessions/session-creation.ts';
@@ -144,10 +145,10 @@ export class Checks {
     return passed;
   }
 
-  /** The oldest first. */
+  /** The oldest first. Not those of before an import: another home can write a result, and guess its key. */
   *#results(sessionId: string): Generator<CheckResult, void, undefined> {
     const { events } = this.#options;
-    for (let after = 0; ;) {
+    for (let after = newestImport(events, sessionId)?.seq ?? 0; ;) {
       const page = events.read(sessionId, { type: 'check.ended', after, limit: PAGE_EVENTS });
       for (const { data } of page) {
         const result = CheckResultSchema.safeParse(data).data;

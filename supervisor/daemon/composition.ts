@@ -290,7 +290,7 @@ function openStorage(home: Home, log: Log) {
   const artifacts = new Artifacts(home);
   const contents = new Contents(database, artifacts);
   const uploads = new AttachmentUploads(database);
-  const attachments = new Attachments({ database, uploads, contents, now });
+  const attachments = new Attachments({ database, uploads, contents, now, log: log.child('attachments') });
   const own = { database, sessions, events, contents, attachments };
   const operations = new Operations(database);
   const conversations = new Conversations({ ...own, log: log.child('conversations') });

@@ -9,6 +9,7 @@ import type { Content } from '../../protocol/contents.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { imageFacts } from '../../protocol/image-type.ts';
 import { parsePath } from '../../protocol/paths.ts';
+import type { Log } from '../base/log.ts';
 import type { AttachmentUploads } from '../store/attachment-uploads.ts';
 import { mediaTypeOf } from '../store/contents.ts';
 import type { Database } from '../store/database.ts';
@@ -34,6 +35,7 @@ export interface AttachmentsOptions {
   readonly contents: Pick<Contents, 'append' | 'find' | 'read' | 'remove'>;
   /** ms since 1970. */
   readonly now: () => number;
+  readonly log: Log;
 }
 
 export interface UploadPart {
@@ -133,17 +135,28 @@ export class Attachments {
       if (one.kind !== 'link') this.#options.uploads.remove(sessionId, one.content.sha256);
   }
 
-  /** Removes uploads of over a week ago that no prompt has named. Returns how many. */
+  /**
+   * Removes uploads of over a week ago that no prompt has named. Returns how many. One that cannot be removed stays until the next time:
+   * neither the supervisor nor other uploads wait for it.
+   */
   expire(): number {
-    const { database, uploads, contents, now } = this.#options;
+    const { uploads, now } = this.#options;
     const old = uploads.olderThan(now() - KEPT_UNUSED_MS);
-    for (const { sessionId, sha256 } of old) {
+    return old.filter(({ sessionId, sha256 }) => this.#remove(sessionId, sha256)).length;
+  }
+
+  #remove(sessionId: string, sha256: string): boolean {
+    const { database, uploads, contents, log } = this.#options;
+    try {
       database.transaction(() => {
         contents.remove(sessionId, sha256);
         uploads.remove(sessionId, sha256);
       });
+      return true;
+    } catch (error) {
+      log.warn('an upload that no prompt named could not be removed', { session: sessionId, sha256, error });
+      return false;
     }
-    return old.length;
   }
 
   #openOf(key: string, offset: number, total: number): OpenUpload {

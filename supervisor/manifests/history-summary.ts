@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
-import { MOST_BUNDLE_EVENTS } from '../../protocol/bundles.ts';
 import type { Content } from '../../protocol/contents.ts';
 import type { SessionEvent } from '../../protocol/entities.ts';
 import { type EventEntry, parseEvent } from '../../protocol/events.ts';
 import { MANIFEST_LIMITS, type Manifest } from '../../protocol/manifest.ts';
 import type { EventLog, Head } from '../history/event-log.ts';
+import { type NewestImport, newestImport } from '../history/newest-import.ts';
 
 const PAGE_EVENTS = 500;
 /** What a manifest is made of: most events are others. */
@@ -39,18 +39,6 @@ export interface HistorySummaryOptions {
   readonly limits?: { readonly events: number; readonly readMs: number };
 }
 
-/** Where the newest import of a history ends, and where it came from. The import is among the first events: bundles are bounded. */
-export function newestImport(
-  events: Pick<EventLog, 'newest'>,
-  sessionId: string,
-): { readonly seq: number; readonly from: NonNullable<Manifest['importedFrom']> } | null {
-  const [event] = events.newest(sessionId, 'session.imported', 1, MOST_BUNDLE_EVENTS + 1);
-  const entry = event === undefined ? null : parseEvent(event);
-  if (event === undefined || entry?.type !== 'session.imported') return null;
-  const { home, keyId, eventSeq } = entry.data;
-  return { seq: event.seq, from: { home, keyId, eventSeq } };
-}
-
 /**
  * What a manifest says of a history, from its end backwards, as far as the limits allow; not what another home wrote and this one
  * imported. Yields to other work in between.
@@ -82,7 +70,13 @@ export async function summarizeHistory({
     await setImmediate();
   }
   const history = { seq: head.seq, hash: head.hash, first: from + 1 };
-  return { ...summary.result(), history, importedFrom: imported?.from ?? null };
+  return { ...summary.result(), history, importedFrom: originOf(imported) };
+}
+
+function originOf(imported: NewestImport | null): Manifest['importedFrom'] {
+  if (imported === null) return null;
+  const { home, keyId, eventSeq } = imported.entry.data;
+  return { home, keyId, eventSeq };
 }
 
 /** Gets events from the newest to the oldest. */

@@ -20,13 +20,14 @@ import { isoTime } from '../base/iso-time.ts';
 import type { Log } from '../base/log.ts';
 import type { Contents } from '../history/contents.ts';
 import type { EventLog, Head } from '../history/event-log.ts';
+import { newestImport } from '../history/newest-import.ts';
 import type { Home } from '../store/home.ts';
 import type { KeptManifestRows } from '../store/kept-manifests.ts';
 import type { Profiles } from '../store/profiles.ts';
 import type { ReviewRows } from '../store/reviews.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
-import { newestImport, summarizeHistory } from './history-summary.ts';
+import { summarizeHistory } from './history-summary.ts';
 import { agentCopyOf } from './agent-copy.ts';
 import { type HostKey, openHostKey } from './host-key.ts';
 

@@ -5,6 +5,7 @@ import { failpoint } from '../base/failpoints.ts';
 import type { Artifacts } from '../history/artifacts.ts';
 import type { Contents } from '../history/contents.ts';
 import type { EventLog } from '../history/event-log.ts';
+import { newestImport } from '../history/newest-import.ts';
 import { replay } from '../history/projection.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import type { Ids } from '../base/ids.ts';
@@ -93,7 +94,11 @@ export class Forks {
           lineage: snapshot.lineage,
           origin: snapshot.id,
         };
-        const entries = [...copiedEvents.map(({ entry }) => entry), forkedEvent(row, snapshot)];
+        const entries = [
+          ...copiedEvents.map(({ entry }) => entry),
+          ...this.#laterImport(snapshot),
+          forkedEvent(row, snapshot),
+        ];
         const state = replay(entries.map((entry, at) => asEvent(row.id, at + 1, entry)));
         sessions.insert({ ...row, about: state?.about ?? null, model: state?.model ?? null });
         contents.copyRows(source.id, row.id, contentIds);
@@ -121,6 +126,12 @@ export class Forks {
       history.push(...wanted);
       if (page.length === 0 || wanted.length < page.length) return history;
     }
+  }
+
+  /** A snapshot that came in a bundle is older than the import. Its fork has to say too that another home wrote that history. */
+  #laterImport({ sessionId, eventSeq }: SnapshotRow): EventEntry[] {
+    const imported = newestImport(this.#options.events, sessionId);
+    return imported === null || imported.seq <= eventSeq ? [] : [imported.entry];
   }
 
   /** The turns that had ended by then, with their new ids. Unfinished turns are not copied. */

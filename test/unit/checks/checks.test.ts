@@ -201,6 +201,26 @@ test('what passed on the same tree, image and version of the profile is not judg
   expect(at.forks).toHaveLength(at.deleted.length);
 });
 
+test('a result that another home brought is not believed, even with the key of this one, and is not listed', async () => {
+  const at = fixture(says('failed\n', 1));
+  await at.review({ a: '1\n' }, { a: '2\n' }, ['a'], []);
+  const own = await at.run('test', 'accepted');
+  const { id, name, profile, persistent, backing, uid, gid } = at.session();
+  const from = { home: 'c'.repeat(26), keyId: 'd'.repeat(64), from: id, snapshotId: 'snp-aaaaaaaaaaaaaaaa' };
+  at.events.append(id, [
+    { type: 'check.ended', data: { ...own, exitCode: 0 } },
+    {
+      type: 'session.imported',
+      data: { ...from, eventSeq: 9, name, profile, persistent, backing, uid, gid },
+    },
+  ]);
+  expect(at.checks.list(at.session(), undefined).map(({ last }) => last)).toEqual([null, null]);
+  const { check, cached } = await at.outcomeOf('test', 'accepted', false);
+  expect([check.key, check.exitCode, cached]).toEqual([own.key, 1, false]);
+  expect(at.ran).toHaveLength(2);
+  expect(at.checks.list(at.session(), 'accepted')[0]?.last).toEqual(check);
+});
+
 test('nothing is taken for judged while the engine does not say which image it has', async () => {
   const at = fixture(says('', 0));
   await at.review({ a: '1\n' }, { a: '2\n' }, ['a'], []);

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { ATTACHMENT_LIMITS } from '../../../protocol/attachments.ts';
 import { Artifacts } from '../../../supervisor/history/artifacts.ts';
@@ -26,7 +26,9 @@ function given() {
   const contents = new Contents(database, new Artifacts(home));
   const uploads = new AttachmentUploads(database);
   const clock = { now: 1_000_000_000_000 };
-  const open = () => new Attachments({ database, uploads, contents, now: () => clock.now });
+  const warned: unknown[] = [];
+  const log = { warn: (_what: string, fields: unknown) => warned.push(fields) } as never;
+  const open = () => new Attachments({ database, uploads, contents, now: () => clock.now, log });
   const attachments = open();
   const send = (bytes: Buffer, upload = 'one') => {
     let answer = attachments.receive(SESSION, {
@@ -42,8 +44,9 @@ function given() {
     }
     return answer;
   };
-  const fileOf = (sha256: string) => existsSync(home.artifact(SESSION, `attachment-${sha256}`));
-  return { database, contents, uploads, attachments, open, send, clock, fileOf };
+  const pathOf = (sha256: string) => home.artifact(SESSION, `attachment-${sha256}`);
+  const fileOf = (sha256: string) => existsSync(pathOf(sha256));
+  return { database, contents, uploads, attachments, open, send, clock, fileOf, pathOf, warned };
 }
 
 describe('uploads', () => {
@@ -130,6 +133,25 @@ describe('uploads', () => {
     expect(gone.code).toBe('not_found');
     expect(gone.message).toContain('x.png is gone');
   });
+});
+
+test('an old upload that cannot be removed keeps nothing else from being removed or uploaded', () => {
+  const { attachments, contents, send, clock, pathOf, uploads, warned } = given();
+  const [stuck, other] = ['stuck', 'other'].map(
+    (text) => send(Buffer.from(text), text).content?.sha256 ?? '',
+  );
+  const path = pathOf(stuck ?? '');
+  rmSync(path);
+  mkdirSync(path);
+  clock.now += WEEK_MS + 1;
+  expect(attachments.expire()).toBe(1);
+  expect(warned).toMatchObject([{ session: SESSION, sha256: stuck }]);
+  expect(contents.find(SESSION, other ?? '')).toBeNull();
+  expect(send(Buffer.from('new'), 'new').content?.bytes).toBe(3);
+  expect(uploads.waiting(SESSION).files).toBe(2);
+  rmSync(path, { recursive: true });
+  expect(attachments.expire()).toBe(1);
+  expect(contents.find(SESSION, stuck ?? '')).toBeNull();
 });
 
 describe('what a prompt names', () => {

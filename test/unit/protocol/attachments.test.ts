@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { ATTACHMENT_LIMITS, AttachmentNameSchema, attachmentName } from '../../../protocol/attachments.ts';
+import { BINARY, ContentSchema, JSON_TEXT, TEXT } from '../../../protocol/contents.ts';
 import { imageFacts } from '../../../protocol/image-type.ts';
 import { gif, jpeg, png, webp } from '../../fixtures/images.ts';
 
@@ -35,6 +36,17 @@ describe('names of attachments', () => {
     }
     expect(AttachmentNameSchema.safeParse('a/b').success).toBe(false);
   });
+});
+
+test('the type of a content is printable, and those that are stored stay valid', () => {
+  const isValid = (mediaType: string) =>
+    ContentSchema.safeParse({ sha256: 'a'.repeat(64), bytes: 1, mediaType }).success;
+  const pictures = [png(1, 1), jpeg(1, 1), gif(1, 1), webp(1, 1)].map(
+    (one) => imageFacts(one)?.mediaType ?? '',
+  );
+  expect([TEXT, JSON_TEXT, BINARY, ...pictures].filter((one) => !isValid(one))).toEqual([]);
+  const hostile = ['x\u001b]52;c;Y3VybA==\u0007', 'a\nb', 'a\n', '\u009b2J', '\u202etxt', 'x\u007f'];
+  expect(hostile.filter(isValid)).toEqual([]);
 });
 
 describe('what is a picture', () => {
