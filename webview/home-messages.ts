@@ -17,9 +17,10 @@ export const MAX_FIRST_PROMPT = 256 * 1024;
 /** Characters of what an agent said last. */
 export const MAX_WORDS = 300;
 
-/** Questions of a session that its card shows, and answers of each. */
+/** Questions of a session that its card shows. */
 export const MAX_QUESTIONS = 3;
-export const MAX_ANSWERS = 10;
+/** Of a question: as many as a permission has options. */
+export const MAX_ANSWERS = 16;
 
 const nothing = z.object({});
 const count = z.number().int().nonnegative();

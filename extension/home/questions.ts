@@ -20,7 +20,8 @@ export async function questionsOf(
   };
 }
 
-function questionOf(permission: Permission): HomeQuestion {
+/** With all its answers: without those at the end, which reject, a person could only allow. */
+export function questionOf(permission: Permission): HomeQuestion {
   const { label, detail } = permissionLabels(permission, Date.now());
   const answers = optionLabels(permission.options)
     .filter(({ option }) => option.id.length <= MAX_ID)

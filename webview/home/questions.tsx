@@ -45,11 +45,10 @@ function Question({
           <button
             key={answer}
             class={index === 0 && isAllowing ? 'primary' : 'secondary'}
-            title={`${plain(label)}: ${effect}`}
             disabled={isSending}
             onClick={() => void send(answer)}
           >
-            {plain(label)}
+            {plain(label)} <span class="effect">· {effect}</span>
           </button>
         ))}
       </div>

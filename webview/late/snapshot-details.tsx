@@ -135,7 +135,7 @@ export function NowDetails({ model, below }: { readonly model: LateModel; readon
         )}
       </div>
       {below !== null && below !== ORIGIN && (
-        <ChangeList model={model} snapshot={below} from={below} to="now" />
+        <ChangeList key={below} model={model} snapshot={below} from={below} to="now" />
       )}
     </section>
   );

@@ -117,12 +117,14 @@ describe('the sessions', () => {
     await asks.getByText('package.json, test/parser.test.ts:12').waitFor();
     // Nothing else has to be opened for it.
     expect(await page.getByRole('button', { name: 'Answer…' }).count()).toBe(0);
+    // Its effect is beside the name, which is the agent's.
+    await asks.getByText('Always Allow · allows it from now on').waitFor();
     await picture(`asks-${theme}-${width}`);
     expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(width);
     await asks.getByRole('button', { name: 'Reject' }).click();
     await page.getByText('no supervisor answers').waitFor();
     fails = false;
-    await asks.getByRole('button', { name: 'Allow', exact: true }).click();
+    await asks.getByRole('button', { name: 'Allow · allows it this time', exact: true }).click();
     const answered = { session: SESSION, question: question.id };
     await expect.poll(asked).toEqual([
       { name: 'answer', params: { ...answered, answer: 'no' } },

@@ -198,6 +198,26 @@ describe('the graph of snapshots', () => {
     ]);
   });
 
+  test('shows what differs from the newest snapshot alone when another one is created', async () => {
+    let list: SnapshotPage = { ...BRANCHED, graph: noGraph };
+    const change = (name: string): PageChanges => ({
+      ...CHANGES,
+      changes: [{ path: `/workspace/${name}`, kind: 'modified', type: 'file' }],
+    });
+    const view = await open({
+      answers: {
+        snapshots: () => list,
+        changes: (params) => change((params as { from: string }).from === id(6) ? 'before.txt' : 'after.txt'),
+      },
+    });
+    await view.getByRole('button', { name: 'Now' }).click();
+    await view.getByRole('button', { name: 'before.txt', exact: true }).waitFor();
+    list = { ...list, snapshots: [snapshot(7), ...list.snapshots] };
+    await harness.send('snapshotsChanged', {});
+    await view.getByRole('button', { name: 'after.txt', exact: true }).waitFor();
+    expect(await view.getByRole('button', { name: 'before.txt', exact: true }).count()).toBe(0);
+  });
+
   test('compares any two, the older one on the left, and one with now', async () => {
     const view = await open();
     await view.getByRole('button', { name: 'Do number 3' }).click();

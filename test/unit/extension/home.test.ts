@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import type { Session } from '../../../protocol/entities.ts';
 import { homeSessions, needOf } from '../../../extension/home/home-sessions.ts';
+import { questionOf } from '../../../extension/home/questions.ts';
 import { lastWords } from '../../../extension/home/last-words.ts';
+import type { Permission } from '../../../protocol/permissions.ts';
 import { HOME_REQUESTS, MAX_HOME_SESSIONS, TO_HOME } from '../../../webview/home-messages.ts';
 import { item, message, permission, prompt } from '../../editor/session-page/conversations.ts';
 import { session } from './a-session.ts';
@@ -105,4 +107,24 @@ describe('the last words of a session', () => {
       expect(HOME_REQUESTS.words.result.parse(found).words?.startsWith('…')).toBe(true);
     }
   });
+});
+
+test('a question has as many answers as an agent can offer, and those that reject are among them', () => {
+  const option = (n: number) => ({
+    id: `${n}`,
+    name: 'Go on',
+    kind: n === 0 ? ('reject_once' as const) : ('allow_always' as const),
+  });
+  const asked: Permission = {
+    ...{ id: 'perm-aaaaaaaaaaaaaaaa', sessionId: 'ses-aaaaaaaaaaaaaaaa', sessionName: 's', profile: 'p' },
+    ...{ turnId: TURN, kind: 'execute', title: 'npm install', locations: [], askedAt: 0 },
+    ...{ options: Array.from({ length: 16 }, (_, n) => option(n)), answeredAt: null, answer: null, by: null },
+  };
+  const question = questionOf(asked);
+  expect(question.answers).toHaveLength(16);
+  expect(question.answers.at(-1)).toEqual({
+    ...{ id: '0', label: 'Go on', effect: 'rejects it this time', isAllowing: false },
+  });
+  const words = { words: null, asks: null, questions: [question], isFailure: false, changedFiles: null };
+  expect(HOME_REQUESTS.words.result.parse(words).questions).toEqual([question]);
 });
