@@ -88,15 +88,16 @@ export async function readContext(
     },
   };
 
+  /** `paths`: relative to the folder; null: all of it. */
   async function walk(relative: string, paths: readonly string[] | null): Promise<void> {
     signal.throwIfAborted();
     const found = await readdir(join(folder, relative), { withFileTypes: true, encoding: 'buffer' });
     const names = found.map(({ name }) => nameOf(name, relative)).sort();
+    const byName = paths === null ? null : byFirstName(paths);
     for (const name of names) {
+      const below = byName === null ? null : byName.get(name);
+      if (below === undefined) continue;
       const path = relative === '' ? name : `${relative}/${name}`;
-      const inside = paths?.includes(path) === true ? null : paths;
-      const below = inside?.filter((one) => one.startsWith(`${path}/`)) ?? null;
-      if (below?.length === 0) continue;
       const status = await lstat(join(folder, path));
       if (status.isDirectory()) {
         // What is ignored may have exceptions below it.
@@ -125,6 +126,20 @@ export async function readContext(
       else throw contextError(path, 'it is neither a file, a folder nor a link');
     }
   }
+}
+
+/** What of each name is wanted, relative to it; null: all of it. */
+function byFirstName(paths: readonly string[]): ReadonlyMap<string, readonly string[] | null> {
+  const found = new Map<string, string[] | null>();
+  for (const path of paths) {
+    const slash = path.indexOf('/');
+    const name = slash < 0 ? path : path.slice(0, slash);
+    const others = found.get(name);
+    if (slash < 0) found.set(name, null);
+    else if (others === undefined) found.set(name, [path.slice(slash + 1)]);
+    else others?.push(path.slice(slash + 1));
+  }
+  return found;
 }
 
 async function writeTar(

@@ -11,7 +11,9 @@ export interface Line {
 
 const MAX_BYTES = 256 * 1024;
 const MAX_INSTRUCTIONS = 300;
-const DIRECTIVE = /^#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+?)\s*$/;
+/** With its continuations. */
+const LONGEST_LINE = 65_536;
+const DIRECTIVE = /^#\s*([A-Za-z][A-Za-z0-9]*)\s*=(.*)$/;
 const CONTINUES = /\\[ \t]*$/;
 const COMMENT = /^\s*#/;
 
@@ -44,6 +46,8 @@ export function readLines(bytes: Uint8Array): Line[] {
     const number = at + 1;
     const [joined, last] = join(physical, at, number);
     at = last;
+    if (joined.length > LONGEST_LINE)
+      throw dockerfileError(number, `it has more than ${LONGEST_LINE / 1024} Ki characters`);
     found.push(instruction(joined, number));
     if (found.length > MAX_INSTRUCTIONS)
       throw dockerfileError(number, `it has more than ${MAX_INSTRUCTIONS} instructions`);
@@ -67,7 +71,7 @@ function requirePlainDirectives(physical: readonly string[]): void {
         '`# syntax=` names another builder, which the engine would fetch and run',
         'remove the line; the instructions of the classic builder can be used',
       );
-    if (name === 'escape' && found[2] !== '\\')
+    if (name === 'escape' && found[2]?.trim() !== '\\')
       throw dockerfileError(
         at + 1,
         '`# escape=` is for Windows',
@@ -79,17 +83,18 @@ function requirePlainDirectives(physical: readonly string[]): void {
 
 /** The instruction that begins at `at`, and the last line of it. */
 function join(physical: readonly string[], at: number, number: number): [string, number] {
-  let joined = (physical[at] ?? '').trimStart();
+  let line = (physical[at] ?? '').trimStart();
   let last = at;
-  while (CONTINUES.test(joined)) {
-    joined = joined.replace(CONTINUES, '');
+  const parts: string[] = [];
+  while (CONTINUES.test(line)) {
+    parts.push(line.replace(CONTINUES, ''));
     do last += 1;
     while (last < physical.length && isSkipped(physical[last] ?? ''));
     if (last >= physical.length)
       throw dockerfileError(number, 'its last line continues, and nothing follows');
-    joined += physical[last] ?? '';
+    line = physical[last] ?? '';
   }
-  return [joined, last];
+  return [parts.join('') + line, last];
 }
 
 function instruction(joined: string, number: number): Line {

@@ -1,5 +1,6 @@
 import { dockerfileError, type Line, readLines } from './lines.ts';
-import { substitute } from './substitute.ts';
+import { VariableSizes } from './sizes.ts';
+import { requireShort, substitute } from './substitute.ts';
 
 /** What a stage, or a `COPY --from`, takes its files from. */
 export type Source =
@@ -50,6 +51,7 @@ const IGNORED: ReadonlySet<string> = new Set([
   'STOPSIGNAL',
   'VOLUME',
 ]);
+const MOST_SOURCES = 1000;
 const STAGE_NAME = /^[a-z][a-z0-9._-]*$/;
 const ARG_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 /** The start of a heredoc; `<<<` and `1<<2` are none. */
@@ -68,23 +70,40 @@ export function parseDockerfile(bytes: Uint8Array, { args = {}, target }: ParseO
   const values = new Map<string, string>();
   const stages: { name: string | null; base: Source; instructions: Instruction[] }[] = [];
   const ignored: string[] = [];
+  const sizes: VariableSizes[] = [];
+  let sources = 0;
   for (const line of readLines(bytes)) {
     const { keyword, rest, number } = line;
     const stage = stages.at(-1);
     if (rest === '') throw dockerfileError(number, `${keyword} needs an argument`);
     if (keyword === 'FROM') {
       const { name, base } = readFrom(line, values, stages);
+      sizes.push(new VariableSizes(base.kind === 'stage' ? sizes[base.index] : undefined));
       stages.push({ name, base, instructions: [] });
     } else if (keyword === 'ARG' && stage === undefined) {
       const [name, value] = readArg(line);
-      const given =
-        ownValue(args, name) ?? (value === null ? null : substitute(unquoted(value), values, number));
-      if (given !== null) values.set(name, given);
+      const text = value === null ? null : requireShort(unquoted(value), number);
+      const given = ownValue(args, name) ?? (text === null ? null : substitute(text, values, number));
+      if (given !== null) values.set(name, requireShort(given, number));
       globals.push(`ARG ${rest}`);
     } else if (stage === undefined) {
       throw dockerfileError(number, `${keyword} stands before the first FROM`);
     } else if (IGNORED.has(keyword)) ignored.push(`${keyword} (line ${number})`);
-    else stage.instructions.push(readInstruction(line, stages));
+    else {
+      const instruction = readInstruction(line, stages);
+      requireSizes(line, instruction, sizes.at(-1) ?? new VariableSizes(), (name) => {
+        const given = ownValue(args, name) ?? values.get(name) ?? null;
+        return given === null ? null : requireShort(given, number);
+      });
+      sources += instruction.kind === 'copy' ? instruction.sources.length : 0;
+      if (sources > MOST_SOURCES)
+        throw dockerfileError(
+          number,
+          `its COPY and ADD have more than ${MOST_SOURCES} sources`,
+          'copy folders',
+        );
+      stage.instructions.push(instruction);
+    }
   }
   const last =
     target === undefined ? stages.length - 1 : stages.findIndex(({ name }) => name === target.toLowerCase());
@@ -188,6 +207,23 @@ function readInstruction(line: Line, stages: readonly Stage[]): Instruction {
       );
     default:
       throw dockerfileError(number, `there is no instruction ${keyword}`);
+  }
+}
+
+/** What the engine fills in stays bounded. Errors: `profile_invalid`. */
+function requireSizes(
+  { keyword, rest, number }: Line,
+  instruction: Instruction,
+  sizes: VariableSizes,
+  valueOf: (arg: string) => string | null,
+): void {
+  if (instruction.kind === 'copy')
+    sizes.require([instruction.chown ?? '', ...instruction.sources, instruction.target].join(' '), number);
+  else if (keyword === 'ENV') sizes.setEnvironment(rest, number);
+  else if (keyword === 'USER' || keyword === 'WORKDIR') sizes.require(rest, number);
+  else if (keyword === 'ARG') {
+    const [name, value] = readArg({ keyword, rest, number });
+    sizes.setArg(name, value, valueOf(name), number);
   }
 }
 

@@ -1,6 +1,8 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { Dockerfile, Instruction, Source } from './parse.ts';
 
+const LONGEST_LINE = 65_536;
+
 export interface RenderOptions {
   /** The id of an image, by how the Dockerfile names it. */
   readonly imageId: (reference: string) => string;
@@ -35,6 +37,12 @@ export function renderDockerfile(
   }
   lines.push(...labelLine(imageLabels));
   for (const line of lines) {
+    // A list of words may be longer than how it was written.
+    if (line.length > LONGEST_LINE)
+      throw new HoldfastError('profile_invalid', 'The Dockerfile cannot be built', {
+        why: `an instruction has more than ${LONGEST_LINE / 1024} Ki characters: ${line.slice(0, 80)}`,
+        next: 'copy a script and run it, or copy folders',
+      });
     if (/[\n\r\0]/.test(line) || /\\[ \t]*$/.test(line))
       throw new HoldfastError('internal', 'The Dockerfile could not be written for the engine');
   }

@@ -197,6 +197,75 @@ describe('what needs BuildKit, or would get past the network of the setup', () =
   });
 });
 
+describe('sizes', () => {
+  const doubling = (keyword: string): string =>
+    Array.from({ length: 40 }, (_, at) => `${keyword} A${at + 1}=$A${at}$A${at}`).join('\n');
+
+  test.each([
+    ['a global value that doubles', `ARG A0=${'x'.repeat(1000)}\n${doubling('ARG')}\nFROM a`, 'line 4: '],
+    ['a long global value', `ARG A=${'x'.repeat(4097)}\nFROM a`, 'line 1: a value'],
+    ['a long reference', `ARG A=${'x'.repeat(4000)}\nFROM $A$A`, 'line 2: a value'],
+    ['ENV that doubles', `FROM a\nENV A0=xxxxxxxx\n${doubling('ENV')}`, 'may have more than 65536'],
+    ['ARG that doubles', `FROM a\nARG A0=xxxxxxxx\n${doubling('ARG')}`, 'may have more than 65536'],
+    [
+      'ENV that doubles itself',
+      `FROM a\nENV A=x\n${'ENV A=$A${A}\n'.repeat(40)}`,
+      'may have more than 65536',
+    ],
+    ['ENV in the old form', `FROM a\nENV A x\n${'ENV A $A$A\n'.repeat(40)}`, 'may have more than 65536'],
+    [
+      'ENV passed on to stages',
+      `FROM a AS s0\nENV A=x\n${Array.from({ length: 40 }, (_, at) => `FROM s${at} AS s${at + 1}\nENV A=$A$A`).join('\n')}`,
+      'may have more than 65536',
+    ],
+    ['unknown variables', `FROM a\nWORKDIR /${'$A'.repeat(17)}`, 'may have more than 65536'],
+    ['nested variables', `FROM a\nUSER \${A:-${'${B:-'.repeat(17)}${'}'.repeat(17)}}`, 'more than 65536'],
+    ['sources with variables', `FROM a\nCOPY ${'$A '.repeat(17)} x`, 'may have more than 65536'],
+    [
+      'many variables',
+      `FROM a\nENV B=${'x'.repeat(60_000)}\nENV ${Array.from({ length: 9 }, (_, at) => `C${at}=$B`).join(' ')}`,
+      'line 3: ',
+    ],
+    ['a value that is replaced in', 'FROM a\nENV A=${B/x/yy}', 'form that is not supported'],
+    ['a value that is cut', 'FROM a\nENV A=${B%%x} C=${B#x}', 'form that is not supported'],
+    ['names with variables', 'FROM a\nENV $A=b', 'not of the form'],
+    ['names in quotes', 'FROM a\nENV "A"=b', 'not of the form'],
+    ['an open quote', 'FROM a\nENV A="b', 'not of the form'],
+    [`long lines`, `FROM a\nRUN ${'a\\\n'.repeat(66_000)}b`, 'line 2: it has more than 64 Ki'],
+    ['many sources', `FROM a\n${`COPY ${'a '.repeat(501)}x/\n`.repeat(2)}`, 'more than 1000 sources'],
+  ])('of %s are refused', (_name, text, why) => {
+    expect(refusal(text)).toContain('profile_invalid: line');
+    expect(refusal(text)).toContain(why);
+  });
+
+  test('of arguments that the profile gives are refused too', () => {
+    const args = { A: 'x'.repeat(5000) };
+    expect(refusal('ARG A\nFROM a', { args })).toContain('line 1: a value');
+    expect(refusal('FROM a\nARG A', { args })).toContain('line 2: a value');
+  });
+
+  test('of usual variables are accepted', () => {
+    expect(
+      refusal(
+        `ARG V=1.2\nFROM node:$V AS base\nARG V\nARG E="a b"\nENV V=$V E='x y' F="a \\" b" G=a\\ b\n${'ENV PATH=/opt/${V}/bin:$PATH\n'.repeat(10)}FROM base\nWORKDIR $HOME/x\nENV OLD $PATH it's\nRUN echo \${X##y}`,
+      ),
+    ).toBe('accepted');
+  });
+
+  test('of a rendered list stay bounded', () => {
+    expect(() => rendered(`FROM a\nCOPY ["${'\\u0001'.repeat(9000)}", "b"]`)).not.toThrow();
+    expect(() => rendered(`FROM a\nCOPY ${'"'.repeat(40_000)} b`)).toThrow(HoldfastError);
+  });
+
+  test('need no more than a moment to be read', () => {
+    const begun = performance.now();
+    refusal(`#a=${' '.repeat(250_000)}x`);
+    refusal(`#a=${' x'.repeat(100_000)}`);
+    refusal(`FROM a\nRUN ${'a\\\n'.repeat(80_000)}b`);
+    expect(performance.now() - begun).toBeLessThan(1000);
+  });
+});
+
 describe('stages', () => {
   test('have the names of their place, and images their ids', () => {
     expect(
