@@ -65,8 +65,8 @@ interface Placed {
 }
 
 /**
- * The list of an artifact's files, which is the one that its signed statement is about; the signature is not checked. Errors:
- * `protocol_error` if it is not.
+ * The list of an artifact's files, which is the one that its signed statement is about; the signature is not checked. The statement
+ * has no sizes: they are within the bounds of an artifact, whatever another host says. Errors: `protocol_error` if it is not.
  */
 export async function readArtifactFiles(
   connection: ArtifactConnection,
@@ -77,14 +77,22 @@ export async function readArtifactFiles(
     await connection.callWithBytes('artifact/show', { artifact: id }, { signal })
   ).result;
   const files: ArtifactFile[] = [];
+  let bytes = 0;
+  let characters = 0;
   for (let from: number | null = 0; from !== null;) {
     const params = { artifact: id, from };
     const page: Result<'artifact/files'> = (
       await connection.callWithBytes('artifact/files', params, { signal })
     ).result;
     files.push(...page.files);
-    if (files.length > ARTIFACT_LIMITS.files || (page.next !== null && page.next <= from))
+    for (const { size, path } of page.files) {
+      bytes += size;
+      characters += path.length;
+    }
+    const goesOn: boolean = page.next === null || (page.next === files.length && page.next > from);
+    if (!goesOn || files.length > ARTIFACT_LIMITS.files || characters > ARTIFACT_LIMITS.pathCharacters)
       throw unexpected(id, 'the list of its files does not end');
+    if (bytes > ARTIFACT_LIMITS.bytes) throw unexpected(id, 'its files are larger than they can be');
     from = page.next;
   }
   const sha256 = createHash('sha256').update(artifactList(files)).digest('hex');

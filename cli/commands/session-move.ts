@@ -24,9 +24,9 @@ export function registerSessionMove(registry: Registry, group: Command): void {
         'move a session to another host: its files, history, memory and review; never secrets. Repeat it after an interruption',
       operands: ['session'],
       examples: [
-        'holdfast session move default --to far            from here to far',
-        'holdfast session move default --host far --to local   and back',
-        'holdfast session move default --abort             keep it, while it has not been let go of',
+        'holdfast session move reviewer/default --to far                   from here to far',
+        'holdfast session move reviewer/default --host far --to local   and back',
+        'holdfast session move reviewer/default --abort                    keep it, while it has not been let go of',
       ],
     })
     .option('--to <host>', 'where to (see `holdfast host list`); `local` is this machine')
@@ -45,6 +45,11 @@ export function registerSessionMove(registry: Registry, group: Command): void {
     if (target === context.host) throw new UsageError('--to names the host that the session is on');
     if (options.profile !== undefined && !ProfileNameSchema.safeParse(options.profile).success)
       throw new UsageError('--profile takes the name of a profile');
+    // The profile decides what the session may reach there: no other machine chooses it.
+    if (context.host !== null && options.profile === undefined && session.indexOf('/') < 1)
+      throw new UsageError(
+        'name the profile of a session on another machine: PROFILE/NAME, or the one that it gets with --profile',
+      );
     if (target !== null) new HostList(context.home).get(target);
     await move(context, options, session, target);
     return undefined;
@@ -108,7 +113,7 @@ async function report(
     return;
   }
   await context.print(
-    `${context.style.bold(sanitizeLine(session.name))} has moved to ${to.name}, where it is ${session.id}`,
+    `${context.style.bold(sanitizeLine(`${session.profile}/${session.name}`))} has moved to ${to.name}, where it is ${session.id}`,
   );
   if (lacks.length > 0)
     await context.printNote(
@@ -123,7 +128,7 @@ async function abort(context: Context, session: string): Promise<void> {
   const { abortMove } = await import('../../protocol/client/move-session.ts');
   context.progress.begin('Giving the move up');
   try {
-    const { to, discarded } = await abortMove(hostOf(context, context.host), session, (home) => {
+    const { to, discarded, failure } = await abortMove(hostOf(context, context.host), session, (home) => {
       const known = new HostList(context.home).all().find((host) => host.homeId === home);
       if (known !== undefined) return hostOf(context, known.name);
       return context.host === null ? null : hostOf(context, null);
@@ -132,7 +137,13 @@ async function abort(context: Context, session: string): Promise<void> {
     if (context.json) await context.printJson({ session, to, discarded });
     else {
       await context.print(`${sanitizeLine(session)} stays where it is.`);
-      if (discarded === null)
+      if (failure !== null)
+        await context.printNote(
+          sanitizeLine(
+            `${to} has not deleted what had arrived there: ${failure.sentence}. To delete it, repeat this command`,
+          ),
+        );
+      else if (discarded === null)
         await context.printNote(
           `${sanitizeLine(to)} could not be asked: what had arrived there cannot be used, and goes when you repeat this command`,
         );

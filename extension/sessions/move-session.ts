@@ -32,7 +32,7 @@ export async function moveToHost(
   const others = (): HostConnection[] => connection.hosts.filter(({ name }) => name !== source.name);
   const target = typeof given === 'string' ? connection.host(given) : await pickTarget(title, others);
   if (target === undefined) return undefined;
-  if (typeof given !== 'string' && !(await confirm(title, target))) return undefined;
+  if (typeof given !== 'string' && !(await confirm(session, target))) return undefined;
   const moved = await move(source, target, session, typeof given !== 'string');
   if (moved === undefined) return undefined;
   const there = moved.arrival.session;
@@ -55,14 +55,19 @@ export async function moveToHost(
 /** Gives a move up. The session can be used where it is. */
 export async function keepSession(connection: Connection, session: Session): Promise<void> {
   const source = connection.of(session.id);
-  const { to, discarded } = await abortMove({ client: source, name: source.name }, session.id, (home) => {
-    const target = connection.hosts.find((host) => host.homeId === home);
-    return target === undefined ? null : { client: target, name: hostTitle(target.name) };
-  });
-  const rest =
-    discarded === null
-      ? ` ${sanitize(to)} was not reached: what had arrived there cannot be used, and goes when you repeat this.`
-      : '';
+  const { to, discarded, failure } = await abortMove(
+    { client: source, name: source.name },
+    session.id,
+    (home) => {
+      const target = connection.hosts.find((host) => host.homeId === home);
+      return target === undefined ? null : { client: target, name: hostTitle(target.name) };
+    },
+  );
+  const notDeleted =
+    failure === null
+      ? 'was not asked: what had arrived there cannot be used, and goes when you repeat this.'
+      : `has not deleted what had arrived there: ${sanitize(failure.sentence, 300)}. Repeat this.`;
+  const rest = discarded === null ? ` ${sanitize(to)} ${notDeleted}` : '';
   void window.showInformationMessage(`${sanitize(sessionTitle(session))} stays here.${rest}`);
 }
 
@@ -91,6 +96,9 @@ async function move(
               source: { client: source, name: source.name },
               target: { client: target, name: target.name },
               session: session.id,
+              // As the person was asked, whatever its host answers from here on.
+              profile: session.profile,
+              name: session.name,
               wait,
               signal: controller.signal,
               onProgress: (report) => progress.report({ message: sanitize(messageOf(report)) }),
@@ -138,10 +146,12 @@ async function offerToKeep(title: string, session: Session): Promise<void> {
   if (choice === KEEP) await commands.executeCommand('holdfast.keepSession', session.id);
 }
 
-async function confirm(title: string, target: HostConnection): Promise<boolean> {
+async function confirm(session: Session, target: HostConnection): Promise<boolean> {
+  const title = sanitize(sessionTitle(session));
   const detail =
+    `There it is ${sanitize(`${session.profile}/${session.name}`)}. ` +
     'It is stopped here, and goes on there with its files, the state of its agent, history, memory and review. ' +
-    'Secrets, sign-in files, its network rules and earlier snapshots stay behind. Its profile must be deployed there.';
+    'Secrets, sign-in files, its network rules and earlier snapshots stay behind. Its profile must be deployed there, and decides what it may reach.';
   const choice = await window.showInformationMessage(
     `Move ${title} to ${hostTitle(target.name)}?`,
     { modal: true, detail },

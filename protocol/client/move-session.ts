@@ -1,4 +1,6 @@
+import type { Session } from '../entities.ts';
 import { HoldfastError } from '../errors.ts';
+import { SessionIdSchema } from '../ids.ts';
 import type { MethodName, Params, Result } from '../methods.ts';
 import type { Arrival, Departure } from '../moves.ts';
 import type { CallOptions, CallResult, Progress } from '../wire/shapes.ts';
@@ -32,7 +34,7 @@ export interface MoveRequest {
   readonly target: MoveHost;
   /** Id, name or `profile/name`. */
   readonly session: string;
-  /** At the target; default: as at the source. */
+  /** At the target; default: as at the source, which has to agree with `session` and with what `session/show` answered. */
   readonly profile?: string | undefined;
   readonly name?: string | undefined;
   /** Wait for the session to be idle, rather than fail. */
@@ -62,9 +64,11 @@ export async function moveSession(request: MoveRequest): Promise<Moved> {
     [source, target].map(({ client }) => client.call('move/identity', {}, { signal })),
   );
   if (from === undefined || to === undefined) throw new RangeError('two hosts have two identities');
-  await requireProfile(request);
+  const shown = await show(request);
+  await requireProfile(request, shown);
   stage('Stopping the session');
   const begun = await begin(request, to);
+  await requireAsked(request, shown, begun);
   const place = {
     offer: begun.offer,
     publicKey: begun.publicKey,
@@ -86,25 +90,32 @@ export async function moveSession(request: MoveRequest): Promise<Moved> {
   stage('Removing what is left');
   const { activation } = arrival;
   // It lives there in any case. What is left here goes when the move is repeated.
-  if (activation !== null && departure.state !== 'finished')
+  if (activation !== null)
     await source.client.call('move/finish', { move: begun.move, activation }, {}).catch(() => undefined);
   return { departure, arrival, lacks };
 }
 
-/** Keeps a session at its source. `discarded`: what had arrived at the target is gone; null: the target was not asked. */
+/**
+ * Keeps a session at its source. `discarded`: true if something had arrived at the target and is deleted; null: the target was not asked, or
+ * has failed with `failure`, and the same again asks it again.
+ */
 export async function abortMove(
   source: MoveHost,
   session: string,
   findTarget: (home: string) => MoveHost | null,
-): Promise<{ readonly to: string; readonly discarded: boolean | null }> {
+): Promise<{
+  readonly to: string;
+  readonly discarded: boolean | null;
+  readonly failure: HoldfastError | null;
+}> {
   const { move, to, withdrawal } = await source.client.call('move/abort', { session });
   const target = findTarget(to.home);
-  if (target === null) return { to: to.name, discarded: null };
+  if (target === null) return { to: to.name, discarded: null, failure: null };
   try {
     const { discarded } = await target.client.call('move/discard', { move, withdrawal });
-    return { to: target.name, discarded };
-  } catch {
-    return { to: target.name, discarded: null };
+    return { to: target.name, discarded, failure: null };
+  } catch (error) {
+    return { to: target.name, discarded: null, failure: HoldfastError.from(error) };
   }
 }
 
@@ -164,31 +175,69 @@ async function look(request: MoveRequest, begun: Departure, place: Place): Promi
   } catch (error) {
     const isRefused =
       error instanceof HoldfastError && (error.code === 'not_found' || error.code === 'already_exists');
-    if (isRefused && begun.state === 'leaving')
-      await source.client.call('move/abort', { session: begun.sessionId }).catch(() => undefined);
+    if (isRefused) await giveBack(source, begun);
     throw error;
   }
 }
 
+async function giveBack(source: MoveHost, { state, sessionId }: Departure): Promise<void> {
+  if (state === 'leaving')
+    await source.client.call('move/abort', { session: sessionId }).catch(() => undefined);
+}
+
+type Shown = Pick<Session, 'profile' | 'name' | 'move'>;
+
+/** Null: it has moved already, or `move/begin` says what it is about. */
+async function show({ source, session, signal }: MoveRequest): Promise<Shown | null> {
+  const shown = await source.client.call('session/show', { session }, { signal }).catch(() => null);
+  return shown?.session ?? null;
+}
+
+/**
+ * The source says which session it let go of. Another machine may lie, and so choose the profile that its session gets here: what this
+ * session may reach, and the secrets it gets.
+ */
+async function requireAsked(
+  { source, session, profile, name }: MoveRequest,
+  shown: Shown | null,
+  begun: Departure,
+): Promise<void> {
+  const slash = session.indexOf('/');
+  const asked =
+    slash > 0
+      ? { profile: session.slice(0, slash), name: session.slice(slash + 1) }
+      : {
+          profile: shown?.profile,
+          name: SessionIdSchema.safeParse(session).success ? shown?.name : session,
+        };
+  const isOther = (answer: string, wanted: string | undefined): boolean =>
+    wanted !== undefined && answer.normalize('NFC') !== wanted.normalize('NFC');
+  const differs =
+    (profile === undefined && isOther(begun.profile, asked.profile)) ||
+    (name === undefined && isOther(begun.name, asked.name));
+  if (!differs) return;
+  await giveBack(source, begun);
+  throw new HoldfastError('permission_denied', `Session ${session} is not moved`, {
+    why: `${source.name} answered with the session ${begun.profile}/${begun.name}, which is another one`,
+    next: 'name profile and name of the session with --profile and --name',
+  });
+}
+
 /** Says what is most often missing before anything is stopped. */
-async function requireProfile({ source, target, session, profile, signal }: MoveRequest): Promise<void> {
-  const shown = await source.client
-    .call('session/show', { session }, { signal })
-    // It has moved already, or `move/begin` says what it is about.
-    .catch(() => null);
-  if (shown?.session.move !== null) return;
-  const wanted = profile ?? shown.session.profile;
+async function requireProfile({ target, profile, signal }: MoveRequest, shown: Shown | null): Promise<void> {
+  if (shown?.move !== null) return;
+  const wanted = profile ?? shown.profile;
   const { profiles } = await target.client.call('profile/list', {}, { signal });
   if (profiles.some(({ name }) => name === wanted)) return;
-  throw new HoldfastError('not_found', `Session ${shown.session.name} is not moved`, {
+  throw new HoldfastError('not_found', `Session ${shown.name} is not moved`, {
     why: `${target.name} has no profile named ${wanted}`,
     next: `deploy it there (\`holdfast deploy DIR --host ${target.name}\`), or name another one with --profile`,
   });
 }
 
-async function send(request: MoveRequest, { move }: Departure, place: Place): Promise<void> {
+async function send(request: MoveRequest, begun: Departure, place: Place): Promise<void> {
   const { source, target, signal, onProgress } = request;
-  const { bundle: leaving } = await source.client.call('move/export', { move }, { signal });
+  const { bundle: leaving } = await beginExport(request, begun);
   try {
     const { bundle: arriving } = await target.client.call(
       'move/import',
@@ -206,6 +255,19 @@ async function send(request: MoveRequest, { move }: Departure, place: Place): Pr
     }
   } finally {
     await source.client.call('bundle/abort', { bundle: leaving }).catch(() => undefined);
+  }
+}
+
+/** A session that no bundle can hold stays at its source, and can be used. */
+async function beginExport(
+  { source, signal }: MoveRequest,
+  begun: Departure,
+): Promise<Result<'move/export'>> {
+  try {
+    return await source.client.call('move/export', { move: begun.move }, { signal });
+  } catch (error) {
+    if (error instanceof HoldfastError && error.code === 'not_supported') await giveBack(source, begun);
+    throw error;
   }
 }
 

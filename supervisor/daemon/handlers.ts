@@ -133,7 +133,7 @@ export function createHandlers(
   };
   return guardHeldSessions(table, {
     gate: services.gate,
-    find: (reference) => sessionService.find(reference),
+    find: (reference) => services.sessions.find(reference),
   });
 
   async function stopSandboxes(): Promise<number> {

@@ -103,7 +103,8 @@ export class Arrivals {
       if (!isMine) throw refused('receipt', 'it is of another move');
       // A receipt that comes again finds the session as it is by now, or gone.
       if (before.state === 'active') return { row: before, isNew: false };
-      if (before.state === 'discarded') throw discarded(before);
+      // With a proof it was withdrawn, and is being deleted.
+      if (before.state === 'discarded' || before.proof !== null) throw discarded(before);
       rows.update(before, { state: 'active', proof: receipt }, now());
       return { row: this.#get(id), isNew: true };
     });
@@ -128,14 +129,18 @@ export class Arrivals {
         why: `${row.peerName} has let go of it, and it lives here`,
       });
     }
-    rows.update(row, { state: 'discarded' }, now());
     const session = sessions.get(row.sessionId);
-    if (session === null || session.status === 'deleted') return false;
+    if (session === null || session.status === 'deleted') {
+      rows.update(row, { state: 'discarded' }, now());
+      return false;
+    }
+    // It is held until its deletion is complete, which calls `handleDeleted`: the source uses the session already.
+    rows.update(row, { proof: withdrawal }, now());
     await removal.deleteSession(row.sessionId, `it stays on ${row.peerName}`);
     return true;
   }
 
-  /** Somebody deleted a session by force that had not come to life. Part of the deletion's transaction. */
+  /** A session that had not come to life was deleted: discarded, or by a person. Part of the deletion's transaction. */
   handleDeleted(sessionId: string): void {
     const { rows, now } = this.#options;
     const row = rows.holding(sessionId);
@@ -186,7 +191,10 @@ export class Arrivals {
     return {
       state: row.state,
       session,
-      acceptance: row.state === 'arriving' && session !== null ? this.#sign('acceptance', row) : null,
+      acceptance:
+        row.state === 'arriving' && row.proof === null && session !== null
+          ? this.#sign('acceptance', row)
+          : null,
       activation: row.state === 'active' ? this.#sign('activation', row) : null,
     };
   }

@@ -210,7 +210,8 @@ export class Departures {
       const held = rows.holding(sessionService.find(reference).id);
       row = held?.role === 'source' ? held : null;
     } catch (error) {
-      row = rows.findLeft(reference);
+      const isGone = error instanceof HoldfastError && error.code === 'not_found';
+      row = isGone ? rows.findLeft(reference) : null;
       if (row === null) throw error;
     }
     if (row === null) return null;

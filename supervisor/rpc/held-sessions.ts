@@ -52,7 +52,7 @@ const ANSWERED: ReadonlySet<MethodName> = new Set<MethodName>([
 
 export interface HeldSessionsOptions {
   readonly gate: Pick<SessionGate, 'use' | 'stateOf'>;
-  /** By id or name. Errors: `not_found`, `ambiguous_name`. */
+  /** By id or name, also one that has moved and is not deleted yet. Errors: `not_found`, `ambiguous_name`. */
   readonly find: (reference: string) => SessionRow;
 }
 

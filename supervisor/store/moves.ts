@@ -39,7 +39,7 @@ const MoveRowSchema = z.discriminatedUnion('role', [
     role: z.literal('target'),
     state: z.enum(['arriving', 'active', 'discarded']),
     snapshotId: z.null(),
-    /** The receipt. */
+    /** The receipt; of a move that was given up the withdrawal, from before its session is deleted. */
     proof: json(EnvelopeSchema).nullable(),
   }),
 ]);
@@ -54,7 +54,7 @@ const COLUMNS = [
 /** In these states nothing can use the session. */
 const HELD = "state IN ('leaving', 'released', 'finished', 'arriving')";
 
-/** Moves of sessions from and to this home. Rows are never removed. */
+/** Moves of sessions from and to this home. Rows are never removed: their order is that in which they began, whatever the clock says. */
 export class MoveRows {
   readonly #database: Database;
 
@@ -115,7 +115,7 @@ export class MoveRows {
   /** The move because of which nothing can use the session. */
   holding(sessionId: string): MoveRow | null {
     return this.#one(
-      `SELECT * FROM moves WHERE sessionId = ? AND ${HELD} ORDER BY createdAt DESC LIMIT 1`,
+      `SELECT * FROM moves WHERE sessionId = ? AND ${HELD} ORDER BY rowid DESC LIMIT 1`,
       sessionId,
     );
   }
@@ -123,7 +123,7 @@ export class MoveRows {
   /** The newest move of a session away from here, whatever became of it. */
   newestFrom(sessionId: string): SourceMove | null {
     const row = this.#one(
-      "SELECT * FROM moves WHERE role = 'source' AND sessionId = ? ORDER BY createdAt DESC, rowid DESC LIMIT 1",
+      "SELECT * FROM moves WHERE role = 'source' AND sessionId = ? ORDER BY rowid DESC LIMIT 1",
       sessionId,
     );
     return row?.role === 'source' ? row : null;
@@ -133,7 +133,7 @@ export class MoveRows {
   findLeft(reference: string): SourceMove | null {
     const left = "role = 'source' AND state IN ('released', 'finished')";
     const slash = reference.indexOf('/');
-    const newest = 'ORDER BY updatedAt DESC LIMIT 1';
+    const newest = 'ORDER BY rowid DESC LIMIT 1';
     const row =
       slash > 0
         ? this.#one(

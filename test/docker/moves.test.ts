@@ -112,8 +112,10 @@ describe.skipIf(SSHD === undefined).concurrent('a session moves between machines
     const again = await near.run('session', 'move', 'mine', '--to', 'far', '--json');
     expect(MovedSchema.parse(JSON.parse(again.stdout)).session.id).toBe(moved.session.id);
 
-    const back = await near.run('session', 'move', 'mine', '--host', 'far', '--to', 'local');
-    expect([back.code, back.stdout]).toEqual([0, expect.stringContaining('has moved to local')]);
+    const unnamed = await near.run('session', 'move', 'mine', '--host', 'far', '--to', 'local');
+    expect([unnamed.code, unnamed.stderr]).toEqual([2, expect.stringContaining('name the profile')]);
+    const back = await near.run('session', 'move', 'shell/mine', '--host', 'far', '--to', 'local');
+    expect([back.code, back.stdout]).toEqual([0, expect.stringContaining('shell/mine has moved to local')]);
     expect(await prompt(near, 'local', 'mine', 'cat one two')).toBe('one\ntwo\n');
     expect(await placesOf(near, 'mine')).toEqual(['local']);
     const turns = await near.run('session', 'show', 'mine', '--conversation');
@@ -151,7 +153,7 @@ describe.skipIf(SSHD === undefined).concurrent('a session moves between machines
       for (let attempt = 0; attempt < soakCount(3, 10); attempt += 1) {
         const child = spawn(
           process.execPath,
-          [BUNDLE, 'session', 'move', 'mine', '--host', host, '--to', other],
+          [BUNDLE, 'session', 'move', 'shell/mine', '--host', host, '--to', other],
           {
             env: near.environment,
             stdio: 'ignore',
@@ -164,10 +166,10 @@ describe.skipIf(SSHD === undefined).concurrent('a session moves between machines
         expect((await placesOf(near, 'mine')).length).toBeLessThanOrEqual(1);
       }
       const both = await Promise.all(
-        [1, 2].map(() => near.run('session', 'move', 'mine', '--host', host, '--to', other)),
+        [1, 2].map(() => near.run('session', 'move', 'shell/mine', '--host', host, '--to', other)),
       );
       if (both.every(({ code }) => code !== 0))
-        expect(await near.run('session', 'move', 'mine', '--host', host, '--to', other)).toMatchObject({
+        expect(await near.run('session', 'move', 'shell/mine', '--host', host, '--to', other)).toMatchObject({
           code: 0,
         });
       [host, other] = [other, host];
@@ -192,7 +194,15 @@ describe.skipIf(SSHD === undefined).concurrent('a session moves between machines
     const rounds = soakCount(2, 40);
     for (let round = 0; round < rounds; round += 1) {
       for (let attempt = 1; ; attempt += 1) {
-        const { code, stderr } = await near.run('session', 'move', 'mine', '--host', host, '--to', other);
+        const { code, stderr } = await near.run(
+          'session',
+          'move',
+          'shell/mine',
+          '--host',
+          host,
+          '--to',
+          other,
+        );
         if (code === 0) break;
         expect(stderr).toMatch(/^error (connection_closed|interrupted|timeout|cancelled)/);
         expect(attempt, stderr).toBeLessThan(20);

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
+import { HoldfastError } from '../../../protocol/errors.ts';
 import type { Envelope } from '../../../protocol/manifest.ts';
 import { randomIds } from '../../../supervisor/base/ids.ts';
 import { type HostKey, openHostKey } from '../../../supervisor/manifests/host-key.ts';
@@ -25,16 +26,23 @@ function movingHome() {
   const gate = new SessionGate(rows);
   const key = (): HostKey => openHostKey(at.home.hostKey);
   const deleted: string[] = [];
-  const work = { live: 0 };
+  /** Names that two sessions have. */
+  const twins = new Set<string>();
+  const work = { live: 0, deletionFails: false };
   const own = { ...at, rows, gate, key, ids: randomIds, log: { warn: () => undefined } };
   const removal = {
-    deleteSession: (id: string) => {
-      at.sessions.update(id, { status: 'deleted', deletedAt: 1 });
+    deleteSession: (id: string): Promise<void> => {
+      if (work.deletionFails) return Promise.reject(new HoldfastError('engine_unavailable', 'no engine'));
+      at.database.transaction(() => {
+        at.sessions.update(id, { status: 'deleted', deletedAt: 1 });
+        departures.handleDeleted(id);
+        arrivals.handleDeleted(id);
+      });
       deleted.push(id);
       return Promise.resolve();
     },
   };
-  const departures = new Departures({
+  const departures: Departures = new Departures({
     ...own,
     removal,
     permissionRows: { countWaitingOf: () => 0 },
@@ -44,7 +52,10 @@ function movingHome() {
       },
     },
     sessionService: {
-      find: (reference: string) => at.sessions.find(reference),
+      find: (reference: string) => {
+        if (twins.has(reference)) throw new HoldfastError('ambiguous_name', 'two sessions have it');
+        return at.sessions.find(reference);
+      },
       stop: (row: never) => Promise.resolve(row),
     },
     snapshotService: {
@@ -52,7 +63,7 @@ function movingHome() {
       find: (id: string) => at.snapshots.getOrThrow(id),
     },
   } as never);
-  const arrivals = new Arrivals({
+  const arrivals: Arrivals = new Arrivals({
     ...own,
     removal,
     profiles: { getOrThrow: () => ({ name: 'counter' }) },
@@ -60,7 +71,7 @@ function movingHome() {
     view: (row: { id: string; name: string }) => row,
     onActive: () => undefined,
   } as never);
-  return { ...at, rows, gate, key, departures, arrivals, deleted, work };
+  return { ...at, rows, gate, key, departures, arrivals, deleted, work, twins };
 }
 type MovingHome = ReturnType<typeof movingHome>;
 
@@ -162,6 +173,52 @@ test('what was given up lives at its source, and can never live at the target', 
   // Another attempt is another move.
   const next = await source.departures.begin(id, place(target));
   expect(next.move).not.toBe(move);
+});
+
+test('what was given up stays held at the target until it is deleted', async () => {
+  const { source, target, id, there, move, request, acceptance } = await arrived();
+  const accepted = readStep(acceptance, target.key().publicKey, 'acceptance');
+  const { withdrawal } = await source.departures.abort(id);
+  target.work.deletionFails = true;
+  await expect(target.arrivals.discard(move, withdrawal)).rejects.toMatchObject({
+    code: 'engine_unavailable',
+  });
+  expect(isHeld(source, id)).toBe(false);
+  expect(target.gate.stateOf(there)?.state).toBe('arriving');
+  // Nobody is told to let go of it, and a source that signs both steps brings nothing to life.
+  expect(target.arrivals.look(request).acceptance).toBeNull();
+  const receipt = signStep({ ...accepted, step: 'receipt' }, source.key());
+  await expect(target.arrivals.activate(move, receipt)).rejects.toMatchObject({ code: 'conflict' });
+  target.work.deletionFails = false;
+  expect(await target.arrivals.discard(move, withdrawal)).toBe(true);
+  expect(target.deleted).toEqual([there]);
+  expect(target.rows.target(move)?.state).toBe('discarded');
+});
+
+test('a clock that was put back hides no move that began later', async () => {
+  const { source, target, id, move, request } = await arrived();
+  await source.departures.abort(id);
+  const next = await source.departures.begin(id, place(target));
+  expect(next.move).not.toBe(move);
+  source.database.run('UPDATE moves SET createdAt = 1, updatedAt = 1 WHERE id = ?', next.move);
+  expect(request.offer).not.toEqual(next.offer);
+  expect((await source.departures.abort(id)).move).toBe(next.move);
+  expect(isHeld(source, id)).toBe(false);
+});
+
+test('a name that two sessions have is not that of one that has left', async () => {
+  const { source, target, move, acceptance } = await arrived();
+  const { receipt } = await source.departures.release(move, acceptance);
+  const { activation } = await target.arrivals.activate(move, signed(receipt));
+  await source.departures.finish(move, signed(activation));
+  const name = 'shared';
+  source.database.run('UPDATE moves SET name = ? WHERE id = ?', name, move);
+  source.twins.add(name);
+  await expect(source.departures.begin(name, place(target))).rejects.toMatchObject({
+    code: 'ambiguous_name',
+  });
+  source.twins.delete(name);
+  expect((await source.departures.begin(name, place(target))).move).toBe(move);
 });
 
 test('what was let go of is not given up, and what lives is not discarded', async () => {

@@ -26,6 +26,7 @@ const pathOf = (name: string): string =>
 interface Lies {
   readonly list?: (files: ArtifactFile[]) => ArtifactFile[];
   readonly contents?: (bytes: Buffer) => Buffer;
+  readonly page?: (from: number, files: ArtifactFile[]) => { files: ArtifactFile[]; next: number };
   readonly statementOf?: string;
 }
 
@@ -54,6 +55,7 @@ function fakeSupervisor(contents: Readonly<Record<string, string | { run: string
         return { result: { artifact, envelope }, bytes: Buffer.alloc(0) };
       case 'artifact/files': {
         const from = params.from ?? 0;
+        if (lies.page !== undefined) return { result: lies.page(from, files), bytes: Buffer.alloc(0) };
         const told = lies.list?.(files) ?? files;
         const next = from + 2 < told.length ? from + 2 : null;
         return { result: { files: told.slice(from, from + 2), next }, bytes: Buffer.alloc(0) };
@@ -156,6 +158,27 @@ describe('an export', () => {
     expect((await failure(exported(connection, { folder }))).code).toBe('protocol_error');
     expect(existsSync(folder)).toBe(false);
     expect(readdirSync(top).filter((name) => name.startsWith('.holdfast-'))).toEqual([]);
+  });
+
+  test.each<[string, Lies]>([
+    ['larger than an artifact can be', { list: (files) => files.map((one) => ({ ...one, size: 2 ** 27 })) }],
+    ['of a size that no disk has', { list: ([one]) => (one ? [{ ...one, size: 2 ** 53 - 1 }] : []) }],
+    ['with a list that does not end', { page: (from) => ({ files: [], next: from + 1 }) }],
+    ['with a page that leaves files out', { page: (from, files) => ({ files, next: from + 1000 }) }],
+  ])('of files %s reads none of them', async (_name, lies) => {
+    const connection = fakeSupervisor({ a: 'one', b: 'two', c: 'three' }, lies);
+    const calls: string[] = [];
+    const counted = {
+      callWithBytes: (method: 'artifact/files', params: { artifact: string }) => {
+        calls.push(method);
+        return connection.callWithBytes(method, params);
+      },
+    } as ArtifactConnection;
+    const folder = join(top, `large-${(serial += 1)}`);
+    expect((await failure(exported(counted, { folder }))).code).toBe('protocol_error');
+    expect(calls.length).toBeLessThanOrEqual(4);
+    expect(calls).not.toContain('artifact/read');
+    expect(existsSync(folder)).toBe(false);
   });
 
   test('a path that leads out of the workspace is no path', async () => {

@@ -5,6 +5,7 @@ import { METHODS } from '../../../protocol/methods.ts';
 import type { SessionMove } from '../../../protocol/move-state.ts';
 import type { HandlerTable } from '../../../supervisor/rpc/handler-table.ts';
 import { guardHeldSessions } from '../../../supervisor/rpc/held-sessions.ts';
+import { SessionGate } from '../../../supervisor/sessions/session-gate.ts';
 
 /** Methods that name a session and answer while it moves: none of them changes it. */
 const ANSWERING = [
@@ -82,6 +83,19 @@ test('a session that leaves answers what reads it, and nothing else', async () =
     else expect(result).toMatchObject({ code: 'conflict' });
   }
   expect(answered.sort()).toEqual(ANSWERING.sort());
+});
+
+test('nothing changes a session that has moved and is not deleted yet', async () => {
+  const row = { id: 'ses-aaaaaaaaaaaaaaaa', name: 'mine' };
+  const move = { role: 'source', state: 'released', sessionId: row.id, name: 'mine', peerName: 'far' };
+  const gate = new SessionGate({ holding: () => move as never, findLeft: () => move as never });
+  const handlers = Object.fromEntries(Object.keys(METHODS).map((name) => [name, () => 'asked']));
+  const table = guardHeldSessions(handlers as unknown as HandlerTable, { gate, find: () => row as never });
+  for (const method of ofSessions().filter((name) => !ANSWERING.includes(name)))
+    await expect(ask(table, method, { session: 'mine' }), method).rejects.toMatchObject({
+      code: 'not_found',
+      why: expect.stringContaining('it has moved to far') as unknown,
+    });
 });
 
 test('any other session answers everything, and so does one that does not exist', async () => {
