@@ -20,6 +20,10 @@ export interface PlainForwarding {
  */
 export function forwardPlain(forwarding: PlainForwarding): void {
   const { client, request, response, target, server, onFailed } = forwarding;
+  if (server.destroyed) {
+    onFailed('the server has broken the connection');
+    return;
+  }
   if (request.headers.expect !== undefined) response.writeContinue();
   const onward = httpRequest({
     createConnection: () => server,
@@ -39,9 +43,19 @@ export function forwardPlain(forwarding: PlainForwarding): void {
     else onFailed(`the server sent an invalid response (${codeOf(error)})`);
   });
   // Upgrade is not forwarded, so an upgrade response was not requested.
-  onward.on('upgrade', (_answer, socket: Duplex) => socket.destroy());
+  onward.on('upgrade', (_answer, socket: Duplex) => {
+    socket.destroy();
+    onFailed('the server changed the protocol');
+  });
   onward.on('response', (answer) => {
-    response.writeHead(answer.statusCode ?? 502, answer.statusMessage ?? '', returnedHeaders(answer));
+    const { statusCode = 0, statusMessage = '' } = answer;
+    // Node's parser takes statuses and phrases that its server throws at.
+    if (statusCode < 200) {
+      onward.destroy(new Error('an invalid status'));
+      return;
+    }
+    const phrase = /^[\t\x20-\x7e]*$/.test(statusMessage) ? statusMessage : '';
+    response.writeHead(statusCode, phrase, returnedHeaders(answer));
     answer.on('error', () => client.destroy());
     answer.on('close', () => {
       if (!answer.complete) client.destroy();

@@ -9,6 +9,9 @@ const END = 1;
 const MESSAGE = 2;
 /** A longer message is a protocol error, unless the receiver expects longer ones. */
 const MOST_MESSAGE_BYTES = 64 * 1024;
+/** Messages that the other side has not taken yet, with what each costs here: who takes none is broken. */
+const MOST_UNREAD_BYTES = 2 ** 20;
+const MESSAGE_COST = 1024;
 /** As for messages. Longer writes are cut. */
 const MOST_CHUNK_BYTES = 4 * 2 ** 20;
 /** Buffered bytes on either side before the source is paused. */
@@ -28,6 +31,7 @@ export class MessageChannel extends FramedStream {
   #message: { readonly bytes: Buffer; have: number } | null = null;
   #inEnded = false;
   #outEnded = false;
+  #unread = 0;
   /** Bytes of the stream that arrived. */
   #received = 0;
 
@@ -52,7 +56,16 @@ export class MessageChannel extends FramedStream {
   send(message: object, done?: () => void): void {
     if (this.destroyed || this.stream.destroyed) return;
     const text = Buffer.from(JSON.stringify(message));
-    this.stream.write(Buffer.concat([header(MESSAGE, text.length), text]), done);
+    const cost = MESSAGE_COST + text.length;
+    this.#unread += cost;
+    if (this.#unread > MOST_UNREAD_BYTES) {
+      this.destroy();
+      return;
+    }
+    this.stream.write(Buffer.concat([header(MESSAGE, text.length), text]), () => {
+      this.#unread -= cost;
+      done?.();
+    });
   }
 
   /** Breaks the connection after this message, or after `withinMs` if the other side does not read. */

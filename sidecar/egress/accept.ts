@@ -18,7 +18,7 @@ export async function acceptConnection(
 ): Promise<{ waiting: number }> {
   const { socket, linger, waiting } = await listener.accept(signal, report);
   if (signal.aborted) {
-    socket.resetAndDestroy();
+    listener.turnBack(socket);
     throw signal.reason;
   }
   // The supervisor's first byte may arrive before the splice starts, and it is no message.
@@ -26,11 +26,11 @@ export async function acceptConnection(
   // By then the answer has been written.
   setImmediate(() => {
     try {
-      splice(socket, peer.detachStream(), linger);
+      splice(socket, peer.detachStream(), linger, () => listener.turnBack(socket));
     } catch (error) {
-      console.error('egress:', error);
+      if (!signal.aborted) console.error('egress:', error);
       readOn();
-      socket.resetAndDestroy();
+      listener.turnBack(socket);
     }
   });
   return { waiting };

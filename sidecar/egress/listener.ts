@@ -133,6 +133,13 @@ export class EgressListener {
     });
   }
 
+  /** The supervisor that was given this connection has died before it read anything of it. */
+  turnBack(socket: Socket): void {
+    if (socket.destroyed) return;
+    if (this.#persistent && this.#linger !== null) turnAway(socket, this.#linger);
+    else socket.resetAndDestroy();
+  }
+
   close(): void {
     clearTimeout(this.#reporting);
     this.#reporting = undefined;

@@ -9,16 +9,22 @@ import type { Linger } from './linger.ts';
  * reading stops the other. If the supervisor's side breaks off, the process gets a reset: after an orderly end, a
  * client of an unframed protocol would believe that it has everything.
  */
-export function splice(agent: Socket, tunnel: Duplex, linger: Linger): void {
+export function splice(agent: Socket, tunnel: Duplex, linger: Linger, onUnread: () => void): void {
   let agentEnded = false;
   let tunnelEnded = false;
   let begun = false;
+  let isCut = false;
   const gathered = new PieceGatherer();
   let chunkBytes = 0;
 
   const cut = (): void => {
+    if (isCut) return;
+    isCut = true;
     tunnel.destroy();
-    if (!agent.destroyed) agent.resetAndDestroy();
+    if (agent.destroyed) return;
+    // The supervisor died before it took the connection: nothing of it has been read.
+    if (!begun) onUnread();
+    else agent.resetAndDestroy();
   };
   const settle = (): void => {
     if (agentEnded && tunnelEnded) tunnel.end();
@@ -64,6 +70,7 @@ export function splice(agent: Socket, tunnel: Duplex, linger: Linger): void {
   });
 
   agent.on('data', (chunk: Buffer) => {
+    if (isCut) return;
     tunnel.cork();
     tunnel.write(tunnelHeader(chunk.length));
     tunnel.write(chunk, () => agent.resume());
@@ -71,6 +78,7 @@ export function splice(agent: Socket, tunnel: Duplex, linger: Linger): void {
     if (tunnel.writableLength > 0) agent.pause();
   });
   agent.on('end', () => {
+    if (isCut) return;
     agentEnded = true;
     tunnel.write(TUNNEL_END);
     settle();

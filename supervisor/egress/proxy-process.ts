@@ -171,13 +171,18 @@ export class ProxyProcess implements ProxyConnections, CredentialConnections {
     ending.addEventListener('abort', ended, { once: true });
     if (ending.aborted) ended();
     const quiet = this.#watchPulse(running, () => stop('it did not answer in time'));
-    this.#current = running;
-    this.#running.resolve(running);
+    if (!ending.aborted) {
+      this.#current = running;
+      this.#running.resolve(running);
+    }
     try {
       return await Promise.race([running.exited, over]);
     } finally {
-      this.#current = null;
-      this.#running = Promise.withResolvers();
+      // Another one may have begun, if this one was waited for when nobody needed it any more.
+      if (this.#current === running) {
+        this.#current = null;
+        this.#running = Promise.withResolvers();
+      }
       ending.removeEventListener('abort', ended);
       quiet();
       await running.stop().catch((error: unknown) => {
@@ -192,14 +197,13 @@ export class ProxyProcess implements ProxyConnections, CredentialConnections {
     const ending = new AbortController();
     let heardAt = performance.now();
     let lookedAt = heardAt;
-    const pulse = this.#openPulse(running, ending.signal, () => (heardAt = performance.now()));
     const timer = setInterval(() => {
       const now = performance.now();
       // While this machine slept, or the supervisor was stopped, nobody heard anything.
       if (now - lookedAt > 2 * pulseMs) heardAt = now;
       lookedAt = now;
       if (now - heardAt > frozenMs) onFrozen();
-      else void pulse.then((channel) => channel?.send({ pulse: true }));
+      else void this.#pulse(running, ending.signal, () => (heardAt = performance.now()));
     }, pulseMs);
     timer.unref();
     return () => {
@@ -208,22 +212,24 @@ export class ProxyProcess implements ProxyConnections, CredentialConnections {
     };
   }
 
-  /** Null if it cannot be reached: it has ended, or it will not be heard. */
-  async #openPulse(
-    running: RunningProxy,
-    signal: AbortSignal,
-    onPulse: () => void,
-  ): Promise<MessageChannel | null> {
+  /** Asks once, on a connection of its own: one that can no longer be opened is of no use. Never rejects. */
+  async #pulse(running: RunningProxy, signal: AbortSignal, onPulse: () => void): Promise<void> {
     try {
       const channel = new MessageChannel(await running.dial());
-      channel.on('error', () => channel.destroy());
-      channel.on('message', onPulse);
-      if (signal.aborted) channel.destroy();
-      signal.addEventListener('abort', () => channel.destroy(), { once: true });
+      const leave = (): void => void channel.destroy();
+      channel.on('error', leave);
+      signal.addEventListener('abort', leave, { once: true });
+      channel.once('close', () => signal.removeEventListener('abort', leave));
+      channel.once('message', () => {
+        onPulse();
+        leave();
+      });
+      channel.resume();
       channel.send({ for: 'pulse' } satisfies Purpose);
-      return channel;
+      channel.send({ pulse: true });
+      if (signal.aborted) leave();
     } catch {
-      return null;
+      // It will not be heard.
     }
   }
 }

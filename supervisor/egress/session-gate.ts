@@ -335,12 +335,22 @@ export class SessionGate {
       answer(dialled);
       return;
     }
+    // It may break, or the client may leave, before the process has been reached.
+    const leave = (): void => void dialled.destroy();
+    dialled.on('error', leave);
+    tunnel.once('close', leave);
     let server: MessageChannel;
     try {
       server = await this.#options.proxy.openServer(id);
     } catch (error) {
       dialled.destroy();
       throw error;
+    }
+    if (dialled.destroyed) {
+      server.destroy();
+      const { going } = connection;
+      if (going !== null) answer(refused(going, 'not_reached', 'the server has broken the connection', null));
+      return;
     }
     couple(dialled, server);
     tunnel.once('close', () => {

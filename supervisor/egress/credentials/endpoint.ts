@@ -24,6 +24,8 @@ import { Upstream } from './upstream.ts';
 const MOST_CONNECTIONS = 256;
 /** Bytes of answers that go on are reported at least this often. */
 const CARRIED_MS = 30_000;
+/** A connection that its client has ended and on which nothing happens is closed after one to two of these. */
+const ENDED_MS = 30_000;
 
 /** Nothing of a request has been passed on: it may even be none. */
 const NO_PROXY_BODY = `${JSON.stringify({
@@ -132,6 +134,7 @@ export class CredentialEndpoint {
       this.#connections.delete(connection);
       for (const channel of connection.exchanges) channel.destroy();
     });
+    tunnel.once('end', () => this.#closeWhenIdle(connection));
     this.#link(connection).catch((error: unknown) => this.#failed(connection, error));
   }
 
@@ -333,6 +336,19 @@ export class CredentialEndpoint {
     tunnel.end(NO_PROXY);
     tunnel.resume();
     this.#cutSoon(tunnel);
+  }
+
+  /** The client has ended: the process must not keep the connection for requests of its own. */
+  #closeWhenIdle({ tunnel, exchanges }: Connection): void {
+    const written = (): number | null =>
+      exchanges.size === 0 && tunnel.writableLength === 0 ? tunnel.bytesIn : null;
+    let before = written();
+    const timer = setInterval(() => {
+      const now = written();
+      if (now !== null && now === before) tunnel.destroy();
+      before = now;
+    }, ENDED_MS).unref();
+    tunnel.once('close', () => clearInterval(timer));
   }
 
   #cutSoon(tunnel: Tunnel): void {

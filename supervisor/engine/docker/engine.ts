@@ -308,9 +308,8 @@ export class DockerEngine implements Engine {
   }
 
   observe(): Promise<ObservedObject[]> {
-    return observeObjects(this.#containers, new Set([...this.#helpers.inUse, ...this.#proxies.inUse])).catch(
-      leave('Cannot list the objects of this home'),
-    );
+    const namesInUse = (): Set<string> => new Set([...this.#helpers.inUse, ...this.#proxies.inUse]);
+    return observeObjects(this.#containers, namesInUse).catch(leave('Cannot list the objects of this home'));
   }
 
   observeImages(): Promise<ObservedObject[]> {

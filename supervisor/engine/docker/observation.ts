@@ -49,12 +49,15 @@ export async function observeSession(containers: Containers, sessionId: string):
   return { sessionId, sidecar, agent };
 }
 
-/** `busy`: names of the helper containers that this process uses now; they are in use. */
+/** `namesInUse`: names of the containers that this process uses now, which are left out. */
 export async function observeObjects(
-  containers: Containers,
-  busy: ReadonlySet<string>,
+  containers: Pick<Containers, 'list' | 'listVolumes' | 'inspect'>,
+  namesInUse: () => ReadonlySet<string>,
 ): Promise<ObservedObject[]> {
+  const before = [...namesInUse()];
   const [listed, volumes] = await Promise.all([containers.list(), containers.listVolumes()]);
+  // A container may have been created, or may have ended, while the engine made its list.
+  const busy = new Set([...before, ...namesInUse()]);
   const objects: Promise<ObservedObject>[] = [];
   for (const container of listed) {
     const name = (container.Names[0] ?? '').replace(/^\//, '');
@@ -90,7 +93,10 @@ export async function observeImages(containers: Containers): Promise<ObservedObj
   });
 }
 
-async function observedSide(containers: Containers, container: ContainerSummary): Promise<ObservedContainer> {
+async function observedSide(
+  containers: Pick<Containers, 'inspect'>,
+  container: ContainerSummary,
+): Promise<ObservedContainer> {
   const { id, state, generation, specHash } = toSandboxContainer(container);
   const side = { objectId: id, state, generation, specHash, exitCode: null, oomKilled: false };
   if (state !== 'exited' && state !== 'lost') return side;

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { type Duplex, duplexPair } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { MessageChannel } from '../../../protocol/wire/message-channel.ts';
 import type { Log } from '../../../supervisor/base/log.ts';
@@ -149,6 +150,73 @@ describe('the egress proxy', () => {
       },
       { launch: children.launchCarried },
     );
+  });
+
+  test('that cannot be reached any more is replaced', async () => {
+    const children = new ChildProxies();
+    let isReachable = true;
+    const launch: ProxyProcessOptions['launch'] = async () => {
+      const running = await children.launch();
+      const isFirst = children.started.length === 1;
+      const dial = () => (isFirst && !isReachable ? Promise.reject(new Error('no')) : running.dial());
+      return { ...running, dial };
+    };
+    await withProcess(
+      async ({ chain }) => {
+        expect(await status(chain)).toBe(200);
+        isReachable = false;
+        expect(await status(chain)).toBe(503);
+        await expect.poll(() => status(chain), PATIENT).toBe(200);
+        expect(children.started).toHaveLength(2);
+      },
+      { launch, pulseMs: 100, frozenMs: 1500 },
+    );
+    for (const child of children.started) expect(child.exitCode ?? child.signalCode).not.toBeNull();
+  });
+
+  test('that starts too late, when another one runs, leaves that one alone', async () => {
+    const children = new ChildProxies();
+    const late = Promise.withResolvers<undefined>();
+    let launches = 0;
+    const launch: ProxyProcessOptions['launch'] = async () => {
+      launches += 1;
+      if (launches === 1) await late.promise;
+      return await children.launch();
+    };
+    const proxy = new ProxyProcess({ launch, log: silent, restMs: 1, waitMs: 5000 });
+    proxy.hold()();
+    await sleep(50);
+    const letGo = proxy.hold();
+    (await proxy.openClient('ses-1')).channel.destroy();
+    late.resolve(undefined);
+    await expect.poll(() => children.started[1]?.signalCode, PATIENT).toBe('SIGKILL');
+    (await proxy.openClient('ses-1')).channel.destroy();
+    expect(launches).toBe(2);
+    letGo();
+    await proxy.close();
+  });
+
+  test('gets no server that has broken its connection meanwhile: the request is refused', async () => {
+    const breaking = createTcpServer((socket) => socket.resetAndDestroy());
+    breaking.listen(0, '127.0.0.1');
+    await once(breaking, 'listening');
+    const place = `127.0.0.1:${(breaking.address() as AddressInfo).port}`;
+    const honest = new LocalProxy();
+    const chain = await InProcessEgress.open([place], {
+      proxy: {
+        hold: () => honest.hold(),
+        openClient: (session) => honest.openClient(session),
+        openCredential: () => honest.openCredential(),
+        openExchange: (...of) => honest.openExchange(...of),
+        openServer: async (id) => {
+          await sleep(200);
+          return await honest.openServer(id);
+        },
+      },
+    });
+    expect(await status(chain, `GET http://${place}/ HTTP/1.1\r\nHost: ${place}\r\n\r\n`)).toBe(502);
+    await chain.dispose();
+    breaking.close();
   });
 
   test('that cannot be started means no network, with a status line, until it can', async () => {

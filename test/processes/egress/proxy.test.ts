@@ -157,6 +157,23 @@ describe('a plain request', () => {
     odd.close();
   });
 
+  test.each([
+    ['of a status that there is not', 'HTTP/1.1 000 x\r\nContent-Length: 0\r\n\r\n', 502],
+    ['that changes the protocol', 'HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n', 502],
+    ['that changes the protocol to none', 'HTTP/1.1 101 x\r\n\r\n', 502],
+    ['with a control character in its phrase', 'HTTP/1.1 200 a\x01b\r\nContent-Length: 0\r\n\r\n', 200],
+  ])('gets an answer if the server sends one %s', async (_what, head, status) => {
+    const odd = createTcpServer((socket) => {
+      socket.on('error', () => undefined);
+      socket.once('data', () => socket.write(Buffer.from(head, 'latin1')));
+    }).listen(0, '127.0.0.1');
+    await once(odd, 'listening');
+    const place = `127.0.0.1:${(odd.address() as AddressInfo).port}`;
+    chain.addRule('allow', place);
+    expect((await say(get(place))).status).toBe(status);
+    odd.close();
+  });
+
   test('is reset if the response breaks off', async () => {
     answer = (_request, response) => {
       response.writeHead(200, { 'Content-Length': 1000 });

@@ -1,7 +1,9 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import { duplexPair } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, test } from 'vitest';
+import { acceptConnection } from '../../../sidecar/egress/accept.ts';
 import { type Accepted, EgressListener } from '../../../sidecar/egress/listener.ts';
 import { freePort } from '../../egress-harness/ports.ts';
 
@@ -80,3 +82,59 @@ test('no connection waits longer than the longest wait, however many are accepte
   await accept();
   expect(await clients[2]?.ended).toBe('ECONNRESET');
 });
+
+test.each(['before it is told', 'when it is told', 'after it was told'] as const)(
+  'a persistent port answers 503 when the supervisor dies %s of a connection, of which it has read nothing',
+  async (when) => {
+    const port = await freePort();
+    const listener = new EgressListener('127.0.0.1', port, { persistent: true });
+    open.push(listener);
+    // The supervisor's connections close some time after its death.
+    listener.lease(new Promise(() => undefined));
+    const listens = Promise.withResolvers<undefined>();
+    const first = listener.accept(new AbortController().signal, {
+      listening: () => listens.resolve(undefined),
+      refused: () => undefined,
+    });
+    await listens.promise;
+    const dial = async (): Promise<Socket> => {
+      const socket = connect(port, '127.0.0.1');
+      open.push({ close: () => socket.destroy() });
+      await once(socket, 'connect');
+      return socket;
+    };
+    await dial();
+    const { socket: taken } = await first;
+    open.push({ close: () => taken.destroy() });
+
+    const client = await dial();
+    let text = '';
+    const ended = new Promise<string>((resolve) => {
+      client.on('data', (bytes) => (text += bytes.toString()));
+      client.on('error', (error) => resolve('code' in error ? String(error.code) : error.message));
+      client.on('end', () => resolve('end'));
+    });
+    client.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
+    const ending = new AbortController();
+    const [carrier] = duplexPair();
+    const peer = {
+      pauseReading: () => () => undefined,
+      detachStream: () => {
+        if (when === 'after it was told') return carrier;
+        ending.abort(new Error('gone'));
+        throw new Error('the connection is closed');
+      },
+    };
+    const accepted = acceptConnection(listener, peer, ending.signal, {
+      listening: () => {
+        if (when === 'before it is told') ending.abort(new Error('gone'));
+      },
+      refused: () => undefined,
+    });
+    if (when === 'before it is told') await expect(accepted).rejects.toThrow('gone');
+    else await accepted;
+    await new Promise(setImmediate);
+    carrier.destroy();
+    expect([await ended, text.slice(0, 13)]).toEqual(['end', 'HTTP/1.1 503 ']);
+  },
+);

@@ -83,3 +83,29 @@ test.each(CARRIERS)('small writes to a $name whose other end is slow become few 
   stream.on('error', () => undefined);
   stream.destroy();
 });
+
+test('a channel holds few messages for who reads none, and loses none of who reads', async () => {
+  const [ours, theirs] = duplexPair();
+  const channel = new MessageChannel(ours);
+  let count = 0;
+  while (!channel.destroyed && count < 100_000) {
+    channel.send({ refused: true });
+    count += 1;
+  }
+  expect(count).toBeGreaterThan(500);
+  expect(count).toBeLessThan(1100);
+  theirs.destroy();
+
+  const [near, far] = duplexPair();
+  const [sender, reader] = [new MessageChannel(near), new MessageChannel(far)];
+  let heard = 0;
+  reader.on('message', () => (heard += 1));
+  for (let at = 0; at < 20_000; at += 1) {
+    sender.send({ at });
+    if (at % 500 === 0) await new Promise(setImmediate);
+  }
+  await expect.poll(() => heard).toBe(20_000);
+  for (const one of [sender, reader]) one.on('error', () => undefined);
+  sender.destroy();
+  reader.destroy();
+});
