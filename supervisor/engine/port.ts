@@ -180,6 +180,8 @@ export interface ImageFacts {
   readonly isPublished: boolean;
   /** It has instructions that run in the build of an image that begins with it. */
   readonly hasTriggers: boolean;
+  /** Containers of it get volumes of their own. */
+  readonly hasVolumes: boolean;
 }
 export interface PullProgress {
   readonly doneBytes: number;
@@ -253,6 +255,8 @@ export interface BuildSpec {
   readonly sandbox: SandboxSpec;
   /** A tar stream with the Dockerfile as `BUILD_DOCKERFILE`. */
   readonly context: () => Readable;
+  /** Its instructions, one for each step of the builder. */
+  readonly steps: readonly string[];
   readonly args: Readonly<Record<string, string>>;
   /** Size of the largest image that it begins with. */
   readonly baseBytes: number;

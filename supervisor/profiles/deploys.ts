@@ -19,7 +19,7 @@ import { gitHistoryError } from '../../project/git/error.ts';
 import { GitHistory } from '../../project/git/history.ts';
 import { seedItems } from './seed-source.ts';
 import { imageSourceOf } from './image-source.ts';
-import { requireImage, type ReportProgress } from './images.ts';
+import { requireSource, type ReportProgress } from './images.ts';
 import { toFailure, recordFailure, type ProfileServiceOptions } from './requests.ts';
 import { requireConfiguration, requireEngine, requireEntry } from './requirements.ts';
 import { writeSourceRecord } from './source-record.ts';
@@ -111,13 +111,9 @@ export class Deploys {
     const { engine, database, profiles, defaultImage, setups, operations, log, now } = this.#options;
     signal.throwIfAborted();
     await requireEngine(engine, profile);
-    const {
-      build,
-      image: base,
-      isDefault,
-      warnings,
-    } = await imageSourceOf(profile, project.codeFolder, defaultImage);
-    if (build === null) await requireImage(engine.images, base, isDefault, reportProgress, signal);
+    const source = await imageSourceOf(profile, project.codeFolder, defaultImage);
+    const { build, image: base, warnings } = source;
+    await requireSource(engine.images, source, reportProgress, signal);
     requireEntry(profile, project.code);
     requireConfiguration(profile, project);
     // Before anything of the version exists: a setup takes minutes, and its image is found again by its key.

@@ -10,6 +10,8 @@ export interface ImageSource {
   readonly image: string;
   /** It is the image of profiles that name none. */
   readonly isDefault: boolean;
+  /** Images of this machine alone that a file of the project may name; null: the profile itself names the image. */
+  readonly listed: readonly string[] | null;
   /** For people, one sentence each. */
   readonly warnings: readonly string[];
 }
@@ -27,6 +29,7 @@ export async function imageSourceOf(
       build: use === null ? null : { use, folder },
       image: profile.image ?? defaultImage,
       isDefault: profile.image === undefined,
+      listed: null,
       warnings: [],
     };
   }
@@ -36,6 +39,12 @@ export async function imageSourceOf(
       ? []
       : [`Of ${path} only the image or the Dockerfile is used; ignored: ${ignored.join(', ')}.`];
   return 'reference' in image
-    ? { build: null, image: image.reference, isDefault: false, warnings }
-    : { build: { use: image.dockerfile, folder }, image: defaultImage, isDefault: false, warnings };
+    ? { build: null, image: image.reference, isDefault: false, listed: devcontainer.from, warnings }
+    : {
+        build: { use: image.dockerfile, folder },
+        image: defaultImage,
+        isDefault: false,
+        listed: null,
+        warnings,
+      };
 }

@@ -1,6 +1,8 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import { HOW_TO_GET_HOLDFAST_IMAGES } from '../engine/holdfast-images.ts';
 import type { EngineImages } from '../engine/port.ts';
+import { requireDevcontainerImage } from '../setup/dockerfile/base-images.ts';
+import type { ImageSource } from './image-source.ts';
 
 /** Reports the progress of a long request: stage, done, total, unit. */
 export type ReportProgress = (stage: string, done?: number, of?: number, unit?: string) => void;
@@ -33,4 +35,19 @@ export async function requireImage(
       reportProgress(status, doneBytes, totalBytes ?? undefined, 'bytes'),
     signal,
   );
+}
+
+/**
+ * Ensures that the engine has the image of the source, and that a file of the project may name it; a build looks after its own images.
+ * Errors: those of `requireImage`, `profile_invalid`, `not_supported`.
+ */
+export async function requireSource(
+  images: EngineImages,
+  { build, image, isDefault, listed }: ImageSource,
+  reportProgress: ReportProgress,
+  signal: AbortSignal,
+): Promise<void> {
+  if (build !== null) return;
+  if (listed === null) await requireImage(images, image, isDefault, reportProgress, signal);
+  else await requireDevcontainerImage(images, image, listed, { report: reportProgress, signal });
 }

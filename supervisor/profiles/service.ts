@@ -7,7 +7,7 @@ import type { Params, Result } from '../../protocol/methods.ts';
 import { seedOf } from '../../protocol/profile.ts';
 import { DEPLOY, type DeployRequest, Deploys } from './deploys.ts';
 import { imageSourceOf } from './image-source.ts';
-import { requireImage } from './images.ts';
+import { requireSource } from './images.ts';
 import { toFailure, type ProfileServiceOptions } from './requests.ts';
 import { requireEngine } from './requirements.ts';
 import { withProjectPackages } from './project-packages.ts';
@@ -67,7 +67,7 @@ export class ProfileService {
 
   /**
    * Deploys what was uploaded as the profile's current version; workspaces stay as they are. Equal files change nothing. Errors: those of
-   * `readProfile` and `requireImage`, `profile_invalid`, `engine_unavailable`, `not_supported`, `conflict`.
+   * `readProfile` and `requireSource`, `profile_invalid`, `engine_unavailable`, `not_supported`, `conflict`.
    */
   async commitDeploy(
     { upload, ignored, origin, removeSecretFiles, opId }: Params<'profile/deploy/commit'>,
@@ -87,7 +87,7 @@ export class ProfileService {
 
   /**
    * Runs the setup of a profile again; its sandboxes start from the new image. The id of the setup. A session with active work keeps
-   * its sandbox until that ends. Errors: `not_found`, and those of `Setups.runAgain` and `requireImage`.
+   * its sandbox until that ends. Errors: `not_found`, and those of `Setups.runAgain` and `requireSource`.
    */
   async runSetup(
     name: string,
@@ -104,8 +104,9 @@ export class ProfileService {
         await requireEngine(engine, profile);
         const history = seedOf(profile)?.git === true ? home.deployedGitHistory(name, version) : null;
         const code = home.deploy(name, version);
-        const { build, image, isDefault } = await imageSourceOf(profile, code, defaultImage);
-        if (build === null) await requireImage(engine.images, image, isDefault, reportProgress, signal);
+        const source = await imageSourceOf(profile, code, defaultImage);
+        const { build, image } = source;
+        await requireSource(engine.images, source, reportProgress, signal);
         const { profile: complete, notes } = await withProjectPackages(profile, code);
         const seed = await setupSeed(profile, { code, history }, fillWorkspace, signal);
         return await setups.runAgain({

@@ -1,20 +1,22 @@
 import type { Readable } from 'node:stream';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { BuildIo } from '../port.ts';
-import { LABEL } from './labels.ts';
 import { BuildLine, parseReply } from './replies.ts';
 
 /** A longer message of the engine is none of a builder. */
 const LONGEST_LINE = 4 * 2 ** 20;
-const STEP = /^Step (\d+\/\d+) : ([^\n]*)/;
+const STEP = /^Step (\d{1,4})\/(\d{1,4}) : /;
 
-/** Reads what the builder says until it ends. Errors: `setup_failed` with the builder's reason. */
+/**
+ * Reads what the builder says until it ends. A program may write what looks like a step: only the one that comes next counts, and what
+ * it does is known from `steps`, the instructions that the builder got. Errors: `setup_failed` with the builder's reason. */
 export async function readBuildOutput(
   answer: Readable,
   what: string,
+  steps: readonly string[],
   io: Pick<BuildIo, 'onStep' | 'onOutput' | 'signal'>,
 ): Promise<void> {
-  const seen = { step: '', isOurs: false, isBuilt: false };
+  const seen = { number: 0, step: '', isOurs: false, isBuilt: false };
   const take = (text: string): void => {
     if (text.trim() === '') return;
     const { stream, status, error, aux } = readLine(text, what);
@@ -22,12 +24,15 @@ export async function readBuildOutput(
     if (aux !== undefined) seen.isBuilt = true;
     const output = stream ?? (status === undefined ? undefined : `${status}\n`);
     if (output === undefined) return;
-    const begun = STEP.exec(output);
-    if (begun !== null) {
-      seen.isOurs = (begun[2] ?? '').startsWith(`LABEL ${LABEL.home}=`);
+    const [, number, of] = STEP.exec(output) ?? [];
+    if (Number(number) === seen.number + 1 && Number(of) === steps.length) {
+      seen.number += 1;
+      const instruction = steps[seen.number - 1] ?? '';
+      // Those of a Dockerfile are left out.
+      seen.isOurs = instruction.startsWith('LABEL ');
       if (!seen.isOurs) {
-        seen.step = begun[2] ?? '';
-        io.onStep(begun[1] ?? '');
+        seen.step = instruction;
+        io.onStep(`${seen.number}/${steps.length}`);
       }
     }
     if (!seen.isOurs) io.onOutput(Buffer.from(output), 'stdout');

@@ -80,12 +80,16 @@ export class ImageBuilds {
         memswap: String(memoryBytes),
         cpuperiod: String(CPU_PERIOD),
         cpuquota: String(Math.round(cpus * CPU_PERIOD)),
-        ulimits: JSON.stringify([{ Name: 'nofile', Soft: OPEN_FILES, Hard: OPEN_FILES }]),
+        ulimits: JSON.stringify([
+          { Name: 'nofile', Soft: OPEN_FILES, Hard: OPEN_FILES },
+          // One file cannot outrun the measuring.
+          { Name: 'fsize', Soft: SETUP_DISK_BYTES, Hard: SETUP_DISK_BYTES },
+        ]),
         buildargs: JSON.stringify(spec.args),
       });
       const api = await this.#options.api();
       const answer = await post(api.socketPath, `/build?${query.toString()}`, spec.context(), what, signal);
-      await readBuildOutput(answer, what, io);
+      await readBuildOutput(answer, what, spec.steps, io);
       signal.throwIfAborted();
       await failpoint('setup.after-build');
       const made = await this.#inspect(what, reference);

@@ -35,7 +35,7 @@ export class DockerImages implements EngineImages {
   }
 
   async isPrepared(reference: string): Promise<boolean> {
-    return (await this.#inspect(reference))?.Config?.Labels?.[LABEL.role] === 'prepared';
+    return isOfBuild((await this.#inspect(reference))?.Config?.Labels?.[LABEL.role]);
   }
 
   async facts(reference: string): Promise<ImageFacts | null> {
@@ -45,9 +45,10 @@ export class DockerImages implements EngineImages {
     return {
       id: image.Id,
       bytes: image.Size ?? 0,
-      isPrepared: labels[LABEL.role] === 'prepared' || labels[LABEL.role] === 'setup',
+      isPrepared: isOfBuild(labels[LABEL.role]),
       isPublished: (image.RepoDigests ?? []).length > 0,
       hasTriggers: (image.Config?.OnBuild ?? []).length > 0,
+      hasVolumes: Object.keys(image.Config?.Volumes ?? {}).length > 0,
     };
   }
 
@@ -168,6 +169,11 @@ export class PullTally {
   }
 }
 type PullLineShape = ReturnType<typeof PullLine.parse>;
+
+/** Also what a build makes on its way has all that its steps wrote. */
+function isOfBuild(role: string | undefined): boolean {
+  return role === 'prepared' || role === 'setup';
+}
 
 /** Without a tag the engine would pull all tags. */
 export function withTag(reference: string): string {

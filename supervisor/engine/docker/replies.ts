@@ -67,7 +67,13 @@ export const ImageReply = z.object({
   Id: z.string(),
   RepoDigests: z.array(z.string()).nullish(),
   Size: z.number().nonnegative().optional(),
-  Config: z.object({ Labels, OnBuild: z.array(z.string()).nullish() }).nullish(),
+  Config: z
+    .object({
+      Labels,
+      OnBuild: z.array(z.string()).nullish(),
+      Volumes: z.record(z.string(), z.unknown()).nullish(),
+    })
+    .nullish(),
 });
 export const ImageListReply = z.array(
   z.object({ Id: z.string(), RepoTags: z.array(z.string()).nullish(), Labels }),

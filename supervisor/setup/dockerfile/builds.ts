@@ -213,6 +213,7 @@ export class DockerfileBuilds {
       {
         sandbox,
         context: () => plan.context.tar({ name: BUILD_DOCKERFILE, text }),
+        steps: text.trimEnd().split('\n'),
         args: { ...plan.args, ...proxyArgs() },
         baseBytes: plan.baseBytes,
       },

@@ -1,6 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { imagesOf, resolveImages } from '../../../supervisor/setup/dockerfile/base-images.ts';
+import {
+  imagesOf,
+  requireDevcontainerImage,
+  resolveImages,
+} from '../../../supervisor/setup/dockerfile/base-images.ts';
 import { wantedPaths } from '../../../supervisor/setup/dockerfile/context.ts';
 import { parseDockerfile, type ParseOptions } from '../../../supervisor/setup/dockerfile/parse.ts';
 import { renderDockerfile } from '../../../supervisor/setup/dockerfile/render.ts';
@@ -322,6 +326,7 @@ describe('images', () => {
     isPrepared: false,
     isPublished: true,
     hasTriggers: false,
+    hasVolumes: false,
   };
   const known: Readonly<Record<string, ImageFacts>> = {
     'debian:12': FACTS,
@@ -329,8 +334,24 @@ describe('images', () => {
     'mine:1': { ...FACTS, isPublished: false },
     'hf-x/prepared:setup-1': { ...FACTS, isPublished: false, isPrepared: true },
     'node:onbuild': { ...FACTS, hasTriggers: true },
+    'postgres:17': { ...FACTS, hasVolumes: true },
+    abc: { ...FACTS, isPublished: false },
   };
-  const resolve = async (text: string, listed: readonly string[] = []): Promise<string> => {
+  const resolve = (text: string, listed: readonly string[] = []): Promise<string> =>
+    answer(async (images, pull) =>
+      [...(await resolveImages(images, parse(text), listed, pull)).keys()].join(),
+    );
+  const named = (reference: string, listed: readonly string[] = []): Promise<string> =>
+    answer(async (images, pull) => {
+      await requireDevcontainerImage(images, reference, listed, pull);
+      return 'accepted';
+    });
+  const answer = async (
+    run: (
+      images: Parameters<typeof resolveImages>[0],
+      pull: Parameters<typeof resolveImages>[3],
+    ) => Promise<string>,
+  ): Promise<string> => {
     const pulled: string[] = [];
     const images = {
       facts: (reference: string) =>
@@ -343,8 +364,7 @@ describe('images', () => {
       },
     };
     const pull = { report: () => undefined, signal: new AbortController().signal };
-    return await resolveImages(images, parse(text), listed, pull).then(
-      (found) => [...found.keys()].join(),
+    return await run(images, pull).catch(
       (error: unknown) => `${(error as HoldfastError).code}: ${(error as HoldfastError).why ?? ''}`,
     );
   };
@@ -365,6 +385,24 @@ describe('images', () => {
     expect(await resolve('FROM nowhere:1')).toContain('no image nowhere:1');
     // It is published nowhere: a registry may have anything under that name.
     expect(await resolve('FROM holdfast/agent-claude')).toContain('published nowhere');
+  });
+
+  test('with volumes are refused, because nothing bounds what is written there', async () => {
+    expect(await resolve('FROM postgres:17')).toMatch(/profile_invalid: line 1: .*VOLUME/);
+  });
+
+  test('that a devcontainer.json names have the same rules', async () => {
+    expect(await named('debian:12')).toBe('accepted');
+    expect(await named('remote:1')).toBe('accepted');
+    expect(await named('postgres:17')).toBe('accepted');
+    expect(await named('mine:1')).toMatch(/profile_invalid: .*this machine alone/);
+    expect(await named('mine:1', ['mine:1'])).toBe('accepted');
+    expect(await named('hf-x/prepared:setup-1', ['hf-x/prepared:setup-1'])).toContain(
+      'not_supported: it was',
+    );
+    expect(await named('holdfast/agent-claude')).toContain('published nowhere');
+    for (const id of ['sha256:0123', 'abc', '0123456789abcdef'])
+      expect(await named(id, [id])).toContain('may be the id');
   });
 
   test('are each named once', () => {
