@@ -11,7 +11,7 @@ export function entryError(path: RawPath, why: string, next: string): HoldfastEr
   });
 }
 
-/** `name` is `files` or `bytes`. */
+/** `name`: what there is too much of, in the plural. */
 export function limitError(path: RawPath, limit: number, name: string): HoldfastError {
   return entryError(
     path,

@@ -9,14 +9,21 @@ import { IGNORE_FILES, IgnoreRules, isGitEntry } from './ignore-rules.ts';
 import { IgnoredEntries } from './ignored-entries.ts';
 import { PROFILE_FILE } from './profile-file.ts';
 import { describeKind, entryError, limitError } from './project-error.ts';
-import { fromBytes, fromText, joinRaw, type RawPath, readable, toBytes } from './raw-path.ts';
+import { encodedLength, fromBytes, fromText, joinRaw, type RawPath, readable, toBytes } from './raw-path.ts';
+
+export interface ProjectLimits {
+  readonly bytes: number;
+  readonly files: number;
+  /** Of the paths of all entries together. */
+  readonly pathBytes?: number;
+}
 
 export interface ReadProjectOptions {
   /** A folder to exclude although it may be inside the project: the home itself. */
   readonly excludedFolder?: string;
   /** Paths of the project, each with all below it, that are not part of its code. */
   readonly isExcluded?: (path: string) => boolean;
-  readonly limits?: { readonly bytes: number; readonly files: number };
+  readonly limits?: ProjectLimits;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -42,18 +49,19 @@ const CHUNK = 256 * 1024;
 export class ProjectReader {
   readonly #source: RawPath;
   readonly #options: ReadProjectOptions;
-  readonly #limits: { readonly bytes: number; readonly files: number };
+  readonly #limits: Required<ProjectLimits>;
   readonly #ignored = new IgnoredEntries();
   readonly #buffer = Buffer.alloc(CHUNK);
   #root: RawPath = '';
   #excluded: Stats | undefined;
   #files = 0;
   #bytes = 0;
+  #pathBytes = 0;
 
   constructor(source: string, options: ReadProjectOptions = {}) {
     this.#source = fromText(source);
     this.#options = options;
-    this.#limits = options.limits ?? PROJECT_LIMITS;
+    this.#limits = { ...PROJECT_LIMITS, ...options.limits };
   }
 
   async *items(): AsyncGenerator<ProjectItem> {
@@ -80,6 +88,7 @@ export class ProjectReader {
     const from = joinRaw(this.#source, relative);
     if (relative !== '') {
       if (await this.#isExcluded(relative, from)) return;
+      this.#countPath(relative);
       yield { kind: 'folder', path: relative };
     }
     const names = (await reading(relative, readdir(toBytes(from), { encoding: 'buffer' }))).map(fromBytes);
@@ -131,6 +140,13 @@ export class ProjectReader {
     this.#options.signal?.throwIfAborted();
     this.#files += 1;
     if (this.#files > this.#limits.files) throw limitError(path, this.#limits.files, 'files');
+    this.#countPath(path);
+  }
+
+  #countPath(path: RawPath, bytes = encodedLength(path)): void {
+    this.#pathBytes += bytes;
+    if (this.#pathBytes > this.#limits.pathBytes)
+      throw limitError(path, this.#limits.pathBytes, 'bytes in the paths of its files');
   }
 
   async *#file(path: RawPath): AsyncGenerator<ProjectItem> {
@@ -175,6 +191,7 @@ export class ProjectReader {
   async #link(path: RawPath): Promise<ProjectItem> {
     const from = this.#at(path);
     const target = fromBytes(await reading(path, readlink(from, { encoding: 'buffer' })));
+    this.#countPath(path, target.length);
     requireInside(path, target);
     // Through other links the text may stay inside the project while the path leaves it.
     const resolved = await realpath(from, { encoding: 'buffer' }).then(fromBytes, () => undefined);

@@ -4,8 +4,13 @@ import { HoldfastError } from './errors.ts';
 import { ProfileNameSchema } from './profile.ts';
 import { formatPath, parsePath, PATH_LIMITS, WORKSPACE } from './paths.ts';
 
-/** Limits of a project with its git history. */
-export const PROJECT_LIMITS = { bytes: 2 ** 30, files: 200_000, depth: 200 } as const;
+/** Limits of a project with its git history. `pathBytes`: of all paths together, which are kept in memory while it is written. */
+export const PROJECT_LIMITS = {
+  bytes: 2 ** 30,
+  files: 200_000,
+  depth: 200,
+  pathBytes: 32 * 2 ** 20,
+} as const;
 /** The most entries of one `profile/deploy/append`. */
 export const APPEND_ENTRIES = 2000;
 /** Maximum size of holdfast.yaml. */

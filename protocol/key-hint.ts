@@ -26,3 +26,35 @@ const ISSUED_ANYWHERE =
 export function containsIssuedKey(text: string): boolean {
   return ISSUED_ANYWHERE.test(text);
 }
+
+/** User and password of an address. A user alone is no key for ssh, nor is `git` anywhere. */
+const USER_INFO = /:\/\/([^\s/?#@]{1,4000})@/g;
+/** A password with characters that belong escaped; a port and a path with `@` are not one. */
+const RAW_PASSWORD = /:\/\/[^\s/:@?#[]{1,100}:(?!\d{1,5}[/?#])[^\s@]{1,200}@/;
+const AUTHORIZATION =
+  /\bauthorization["']?\s{0,9}[:=]\s{0,9}["']?(?:(bearer|basic|token|digest|negotiate)\s{1,9})?["']?([^\s"',]{1,200})/gi;
+const SCHEME = /\b(?:bearer|basic)\s{1,9}["']?([^\s"',]{8,200})/gi;
+/** It stands for a value: `$NAME`, `{env:NAME}`, `%TOKEN%`, `<token>`, `…`. */
+const STAND_IN = /^[$%{<*.…[(]/;
+
+/** Whether a text has an address with a password, or an authorization with its value. A name in their place is none. */
+export function containsCredentials(text: string): boolean {
+  for (const found of text.matchAll(USER_INFO)) {
+    const [user = '', ...password] = (found[1] ?? '').split(':');
+    const before = text.slice(Math.max(0, found.index - 10), found.index);
+    const secret = password.length > 0 ? password.join(':') : /ssh$|sftp$/i.test(before) ? '' : user;
+    if (secret !== '' && secret !== 'git' && !STAND_IN.test(secret)) return true;
+  }
+  const raw = RAW_PASSWORD.exec(text)?.[0];
+  if (raw !== undefined && !STAND_IN.test(raw.replace(/^:\/\/[^:]*:/, ''))) return true;
+  for (const [, scheme, value = ''] of text.matchAll(AUTHORIZATION))
+    if (!STAND_IN.test(value) && (scheme !== undefined || isGenerated(value))) return true;
+  for (const [, value = ''] of text.matchAll(SCHEME))
+    if (!STAND_IN.test(value) && isGenerated(value)) return true;
+  return false;
+}
+
+/** `authentication` is a word, `hunter2secret` is none. */
+function isGenerated(value: string): boolean {
+  return value.length >= 8 && /\d|=$|[a-z][A-Z]/.test(value);
+}

@@ -1,4 +1,4 @@
-import { containsIssuedKey, looksLikeKey } from '../../protocol/key-hint.ts';
+import { containsCredentials, containsIssuedKey, looksLikeKey } from '../../protocol/key-hint.ts';
 
 export interface LeftOut {
   readonly path: string;
@@ -14,9 +14,16 @@ export interface FilteredFile {
 const KEY = 'it looks like a key';
 /** What clients call the list of their MCP servers. */
 const SERVER_LISTS: ReadonlySet<string> = new Set(['mcpServers', 'mcp_servers', 'mcp', 'servers']);
-const VALUES: ReadonlySet<string> = new Set(['env', 'environment', 'headers', 'http_headers', 'httpHeaders']);
+/** Maps of variables or of headers, wherever they stand: `env`, `http_headers`, `extraHeaders`. Not those that name variables. */
+const VALUES =
+  /^(?!env_?(?:http_?)?headers$)(?:.*(?:headers|env|environment|env_?vars|environment_?variables))$/i;
 const URLS: ReadonlySet<string> = new Set(['url', 'httpUrl', 'serverUrl']);
 const SECRET_HEADER = /^(authorization|proxy-authorization|cookie)$/i;
+/** Of variables and headers, where also short values are keys. */
+const SECRET_VALUE = /(passw(or)?d|passphrase|pwd|secret|api[-_]?key|auth[-_]?token)$/i;
+const SWITCH = /^(true|false|yes|no|on|off|none|null|[\d.]+|[./~].*)$/i;
+/** `bearer_token_env_var = "GITHUB_TOKEN"` */
+const NAMES_VARIABLE = /_env(_var|_key)?$|^env_/i;
 /** A name for what is somewhere else: `${TOKEN}`, `$TOKEN`, `{env:TOKEN}`, `{file:…}`. */
 const REFERENCE = /^(?:(?:Bearer|Basic|token)\s+)?(?:\$\{?[A-Za-z_][\w:.-]*\}?|\{(?:env|file):[^}]*\})$/i;
 /** One word of letters and digits, long enough for a key. */
@@ -24,11 +31,13 @@ const LONG_WORD = /[A-Za-z0-9_+=~-]{20,}/g;
 const DEEPEST = 64;
 /** Files of settings in lines, where a name stands before each value. */
 const LINES = /(^|\/)(\.env[^/]*|\.[a-z]+rc|[^/]+\.(ini|cfg|conf|properties|ya?ml|sh))$/i;
-const LINE = /^\s*(?:export\s+|-\s+)?["']?([\w.-]+)["']?\s*[=:]\s*["']?(.*?)["']?\s*[;,]?$/gm;
+/** Also in a comment. */
+const LINE =
+  /^\s*(?:[#;]+[ \t]*|\/\/[ \t]*)?(?:export\s+|-\s+)?["']?([\w.-]+)["']?\s*[=:]\s*["']?(.*?)["']?\s*[;,]?$/gm;
 
 /**
- * Leaves out what looks like a key: single entries of JSON and TOML, and otherwise the whole file. A hint that misses some keys, so
- * the list that people see names what remains.
+ * Leaves out what looks like a key: single entries of JSON and TOML, which are written anew without their comments, and otherwise the
+ * whole file. A hint that misses some keys, so the list that people see names what remains.
  */
 export async function withoutKeys(path: string, content: Buffer): Promise<FilteredFile> {
   const filtered = await byFormat(path, content);
@@ -52,7 +61,13 @@ async function byFormat(path: string, content: Buffer): Promise<FilteredFile> {
     }
     case 'toml': {
       const { parse, stringify } = await import('smol-toml');
-      return filterValues(path, content, parse, stringify);
+      return filterValues(
+        path,
+        content,
+        // The kinds of numbers stay.
+        (text) => parse(text, { integersAsBigInt: true }),
+        (value) => stringify(value, { numbersAsFloat: true }),
+      );
     }
     default:
       return filterLines(path, content);
@@ -61,7 +76,10 @@ async function byFormat(path: string, content: Buffer): Promise<FilteredFile> {
 
 function filterLines(path: string, content: Buffer): FilteredFile {
   if (!LINES.test(path)) return { content, leftOut: [] };
-  for (const [, name = '', value = ''] of content.toString('utf8').matchAll(LINE)) {
+  const text = content.toString('utf8');
+  if (containsCredentials(text))
+    return { content: null, leftOut: [{ path, why: 'it contains what looks like a password' }] };
+  for (const [, name = '', value = ''] of text.matchAll(LINE)) {
     if (isKey(name, value))
       return { content: null, leftOut: [{ path, why: `its ${name} looks like a key` }] };
   }
@@ -86,7 +104,7 @@ function filterValues(
   }
   const filter = new ValueFilter(path);
   const kept = ownStateOf(path, filter.filter(value));
-  if (filter.leftOut.length === 0 && kept === value) return { content, leftOut: [] };
+  // Always anew: a comment cannot be searched as a value can.
   return { content: Buffer.from(print(kept)), leftOut: filter.leftOut };
 }
 
@@ -114,7 +132,7 @@ class ValueFilter {
     if (at.length > DEEPEST) return this.#leaveOut(at, 'it is nested too deeply');
     if (Array.isArray(value)) {
       const kept = value.map((one: unknown, index) =>
-        typeof one === 'string' && containsIssuedKey(one)
+        typeof one === 'string' && (containsIssuedKey(one) || containsCredentials(one))
           ? this.#leaveOut([...at, String(index)], KEY)
           : this.#inside(one, [...at, String(index)], ''),
       );
@@ -124,7 +142,9 @@ class ValueFilter {
     }
     if (!isMapping(value)) return value;
     const kept: [string, unknown][] = Object.entries(value).map(([name, inner]) => {
+      if (containsCredentials(name)) return [name, this.#leaveOut([...at, '…'], 'its name looks like a key')];
       const here = [...at, name];
+      if (isValueMap(name, at)) return [name, this.#values(inner, here)];
       if (list === 'servers' && isMapping(inner)) return [name, this.#server(inner, here)];
       if (typeof inner === 'string' && isKey(name, inner)) return [name, this.#leaveOut(here, KEY)];
       return [name, this.#inside(inner, here, SERVER_LISTS.has(name) ? 'servers' : '')];
@@ -144,7 +164,7 @@ class ValueFilter {
       const here = [...at, name];
       if (URLS.has(name) && typeof inner === 'string' && isUrlWithKey(inner))
         return [name, this.#leaveOut(here, 'it has what looks like a key')];
-      if (VALUES.has(name) && isMapping(inner)) return [name, this.#values(inner, here)];
+      if (isValueMap(name, at)) return [name, this.#values(inner, here)];
       if (typeof inner === 'string' && isKey(name, inner)) return [name, this.#leaveOut(here, KEY)];
       return [name, this.#inside(inner, here, '')];
     });
@@ -152,14 +172,26 @@ class ValueFilter {
     return Object.fromEntries(kept.filter(([, inner]) => inner !== undefined));
   }
 
-  #values(values: Record<string, unknown>, at: readonly string[]): unknown {
-    const entries = Object.entries(values);
-    const kept = entries.filter(([name, value]) => {
-      if (typeof value !== 'string' || !isSecretValue(name, value)) return true;
-      this.#leaveOut([...at, name], KEY);
-      return false;
+  /** Variables or headers: a map, or a list of `NAME=value`, `Name: value` and `{ name, value }`. */
+  #values(values: unknown, at: readonly string[]): unknown {
+    if (Array.isArray(values)) {
+      const kept = values.map((one: unknown, index) => {
+        const here = [...at, String(index)];
+        if (typeof one === 'string' ? isKeyArgument(one, undefined) : isSecretPair(one))
+          return this.#leaveOut(here, KEY);
+        return this.#inside(one, here, '');
+      });
+      return kept.filter((one) => one !== undefined);
+    }
+    if (!isMapping(values)) return this.#inside(values, at, '');
+    const kept: [string, unknown][] = Object.entries(values).map(([name, value]) => {
+      const here = [...at, name];
+      // Several values of one header.
+      const texts = [value].flat().filter((one) => typeof one === 'string');
+      if (texts.some((one) => isSecretValue(name, one))) return [name, this.#leaveOut(here, KEY)];
+      return [name, this.#inside(value, here, '')];
     });
-    return kept.length === entries.length ? values : Object.fromEntries(kept);
+    return Object.fromEntries(kept.filter(([, value]) => value !== undefined));
   }
 
   /** What stands in the place of the value. */
@@ -172,16 +204,37 @@ class ValueFilter {
 function isKey(name: string, value: string): boolean {
   // `apiKey` is `api_key` for the hint.
   const spelled = name.replace(/([a-z])([A-Z])/g, '$1_$2').replaceAll(/[-.]/g, '_');
-  return !REFERENCE.test(value) && (looksLikeKey(spelled, value) || containsIssuedKey(value));
+  if (containsIssuedKey(value) || containsCredentials(value)) return true;
+  if (REFERENCE.test(value) || (NAMES_VARIABLE.test(spelled) && /^[A-Z][A-Z0-9_]*$/.test(value)))
+    return false;
+  return looksLikeKey(spelled, value);
 }
 
 function isSecretValue(name: string, value: string): boolean {
   if (value === '' || REFERENCE.test(value)) return false;
-  return SECRET_HEADER.test(name) || isKey(name, value) || hasRandomWord(value);
+  if (SECRET_HEADER.test(name) || isKey(name, value) || hasRandomWord(value)) return true;
+  if (SECRET_VALUE.test(name) && !SWITCH.test(value) && !/\s|placeholder|^</i.test(value)) return true;
+  // Headers in a variable, one in each line.
+  return value.split('\n').some((line) => {
+    const header = /^([\w-]+):[ \t]+(\S.*)$/.exec(line.trim());
+    return header !== null && isSecretValue(header[1] ?? '', header[2] ?? '');
+  });
+}
+
+function isSecretPair(value: unknown): boolean {
+  if (!isMapping(value)) return false;
+  const { name, key, value: text } = value;
+  const called = [name, key].find((one) => typeof one === 'string') ?? '';
+  return typeof text === 'string' && isSecretValue(called, text);
+}
+
+/** Codex has variables in `shell_environment_policy.set`. */
+function isValueMap(name: string, at: readonly string[]): boolean {
+  return VALUES.test(name) || (name === 'set' && at.at(-1) === 'shell_environment_policy');
 }
 
 function isKeyArgument(word: string, before: string | undefined): boolean {
-  if (containsIssuedKey(word) || isUrlWithKey(word)) return true;
+  if (containsIssuedKey(word) || containsCredentials(word) || isUrlWithKey(word)) return true;
   const assigned = /^-{0,2}([\w.-]+)=(.+)$/.exec(word);
   if (assigned !== null) return isSecretValue(assigned[1] ?? '', assigned[2] ?? '');
   const option = /^--?([\w-]+)$/.exec(before ?? '')?.[1];
@@ -208,11 +261,14 @@ function decoded(text: string): string {
   }
 }
 
+/** A word, a number, or a short mix of both: `claude`, `20250929`, `v2`. */
+const WORD = /^([A-Za-z]*|\d*|[A-Za-z0-9]{1,5}|[a-z]+\d{1,3})$/;
+
 /** Letters and digits mixed, without the shape of words: what a generator makes. */
 function hasRandomWord(text: string): boolean {
   return (text.match(LONG_WORD) ?? []).some((word) => {
     const digits = word.match(/[0-9]/g)?.length ?? 0;
-    return digits >= 3 && /[A-Za-z]/.test(word) && !/^\d{4}-\d{2}-\d{2}/.test(word);
+    return digits >= 3 && /[A-Za-z]/.test(word) && !word.split(/[-_=]+/).every((part) => WORD.test(part));
   });
 }
 

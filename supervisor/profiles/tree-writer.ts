@@ -16,31 +16,49 @@ import { isSignInFile } from '../../project/configuration/sign-in-files.ts';
 import { isGitEntry } from '../../project/ignore-rules.ts';
 import { PROFILE_FILE } from '../../project/profile-file.ts';
 import { entryError, limitError } from '../../project/project-error.ts';
-import { fromBytes, fromText, joinRaw, type RawPath, readable, toBytes } from '../../project/raw-path.ts';
-import { requireInside } from '../../project/read-project.ts';
+import {
+  encodedLength,
+  fromBytes,
+  fromText,
+  joinRaw,
+  type RawPath,
+  readable,
+  toBytes,
+} from '../../project/raw-path.ts';
+import { type ProjectLimits, requireInside } from '../../project/read-project.ts';
 
-/** Bytes and files of both trees of an upload together. */
+/** Bytes, files and paths of both trees of an upload together. A writer keeps all paths until the end. */
 export class UploadTotals {
-  readonly #limits: { readonly bytes: number; readonly files: number };
+  readonly #limits: Required<ProjectLimits>;
   files = 0;
   bytes = 0;
   /** Folders have no content, but each of them is an inode. */
   #folders = 0;
+  #pathBytes = 0;
 
-  constructor(limits: { readonly bytes: number; readonly files: number } = PROJECT_LIMITS) {
-    this.#limits = limits;
+  constructor(limits: ProjectLimits = PROJECT_LIMITS) {
+    this.#limits = { pathBytes: PROJECT_LIMITS.pathBytes, ...limits };
   }
 
   addFolder(path: RawPath): void {
     this.#folders += 1;
     if (this.#folders > this.#limits.files) throw limitError(path, this.#limits.files, 'folders');
+    this.#addPath(path);
   }
 
-  addFile(path: RawPath, size: number): void {
+  /** `target`: the text of a link. */
+  addFile(path: RawPath, size: number, target: RawPath = ''): void {
     this.files += 1;
     this.bytes += size;
     if (this.files > this.#limits.files) throw limitError(path, this.#limits.files, 'files');
     if (this.bytes > this.#limits.bytes) throw limitError(path, this.#limits.bytes, 'bytes');
+    this.#addPath(path, target);
+  }
+
+  #addPath(path: RawPath, target: RawPath = ''): void {
+    this.#pathBytes += encodedLength(path) + target.length;
+    if (this.#pathBytes > this.#limits.pathBytes)
+      throw limitError(path, this.#limits.pathBytes, 'bytes in the paths of its files');
   }
 }
 
@@ -155,7 +173,7 @@ export class TreeWriter {
           throw entryError(path, `a ${this.#tree} has no links`, 'deploy with a program of this version');
         if (target === '' || target.includes('\0')) throw malformed(`the link ${readable(path)} has no text`);
         requireInside(path, target);
-        this.#countFile(path, 0);
+        this.#countFile(path, 0, target);
         await writing(path, symlink(toBytes(target), at));
         this.#links.push(path);
         this.#written.push({
@@ -212,10 +230,10 @@ export class TreeWriter {
     return this.#isCode ? { path, blob: blob.digest('hex'), head } : null;
   }
 
-  #countFile(path: RawPath, size: number): void {
+  #countFile(path: RawPath, size: number, target: RawPath = ''): void {
     this.#files += 1;
     this.#bytes += size;
-    this.#totals.addFile(path, size);
+    this.#totals.addFile(path, size, target);
   }
 
   #pathOf(entry: ProjectEntry): RawPath {
