@@ -84,6 +84,7 @@ test('what can be done with a session fits its state', () =>
       'Rename',
       'Pin',
       'Archive',
+      'Move Session…',
       'Reset Workspace',
       'Delete',
     ];
