@@ -37,6 +37,8 @@ export class Workbench {
   }): Promise<Workbench> {
     const browser = await chromium.launch({
       executablePath: options.chromium,
+      // Without a locale the browser opens no file whose name is not ASCII.
+      env: { ...process.env, LC_ALL: 'C.UTF-8' },
       headless: true,
       args: ARGUMENTS,
     });

@@ -108,6 +108,8 @@ export class PageHarness<
     const { theme = 'dark', width = 900, height = 900 } = options;
     browser ??= chromium.launch({
       executablePath: options.chromium,
+      // Without a locale the browser opens no file whose name is not ASCII.
+      env: { ...process.env, LC_ALL: 'C.UTF-8' },
       headless: true,
       args: ['--no-sandbox', '--disable-gpu', '--host-resolver-rules=MAP * ~NOTFOUND'],
     });
