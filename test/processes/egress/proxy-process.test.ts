@@ -197,7 +197,7 @@ describe('the egress proxy', () => {
   });
 
   test('gets no server that has broken its connection meanwhile: the request is refused', async () => {
-    const breaking = createTcpServer((socket) => socket.resetAndDestroy());
+    const breaking = createTcpServer((socket) => void setTimeout(() => socket.resetAndDestroy(), 50));
     breaking.listen(0, '127.0.0.1');
     await once(breaking, 'listening');
     const place = `127.0.0.1:${(breaking.address() as AddressInfo).port}`;
