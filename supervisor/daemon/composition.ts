@@ -700,11 +700,10 @@ function createWork(below: Storage & Sandboxes & SnapshotLayer & Agents, log: Lo
   });
   /** Ends every turn, exec and terminal of a session. */
   const drain = async (sessionId: string, why: string): Promise<void> => {
-    await Promise.all([
-      queue.cancelAll(sessionId, DRAIN_TURNS_MS),
-      execs.endAll(sessionId),
-      terminals.endAll(sessionId, why),
-    ]);
+    // The turns first: one that waits for its sandbox is cancelled, and has not failed.
+    const turns = queue.cancelAll(sessionId, DRAIN_TURNS_MS);
+    below.lifecycle.interruptDispatches(sessionId, why);
+    await Promise.all([turns, execs.endAll(sessionId), terminals.endAll(sessionId, why)]);
   };
   return { queue, execs, terminals, drain };
 }

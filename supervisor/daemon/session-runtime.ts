@@ -2,6 +2,7 @@ import type { Attachments } from '../history/attachments.ts';
 import type { BackgroundWork } from '../base/background-work.ts';
 import type { KeyedMutex } from '../base/keyed-mutex.ts';
 import type { IdleTimer } from '../sandboxes/idle-timer.ts';
+import type { Lifecycle } from '../sandboxes/lifecycle.ts';
 import type { ObservationCache } from '../sandboxes/observation-cache.ts';
 import type { Reconciler } from '../sandboxes/reconciler.ts';
 import type { SidecarConnections } from '../sandboxes/sidecar-connections.ts';
@@ -33,6 +34,7 @@ export interface SessionRuntimeOptions {
   readonly attachments: Pick<Attachments, 'expire'>;
   readonly conversations: Conversations;
   readonly sessionMutex: KeyedMutex;
+  readonly lifecycle: Pick<Lifecycle, 'closeDispatches'>;
   readonly observations: ObservationCache;
   readonly sidecars: SidecarConnections;
   readonly scanCaches: ScanCaches;
@@ -115,6 +117,9 @@ export class SessionRuntime {
       this.#services;
     const { sidecars, observations } = this.#services;
     const { conversations } = this.#services;
+    // First: what follows waits for sessions whose `setup.resume` runs.
+    queue.stopStarting();
+    this.#services.lifecycle.closeDispatches();
     await hydration.suspendAll();
     await conversations.close();
     await idleTimer.stop();

@@ -7,6 +7,8 @@ export interface DispatchRecord {
   readonly persistent: boolean;
   /** Generation of the last sandbox; 0 when there has been none. */
   readonly generation: number;
+  /** Generation of the last sandbox that became ready for work; 0 when there has been none. */
+  readonly homeGeneration: number;
   /** Version of the code that the last sandbox was started with. */
   readonly codeVersion: number | null;
   /** Image that it was started from; null if that was not recorded. */
@@ -49,6 +51,7 @@ export interface Plan {
  * |---|---|
  * | running, with current code and image, or active work | reuse |
  * | paused, with current code and image, or active work | unpause |
+ * | running or paused, but `setup.resume` may have been interrupted in it | replaced: reattach |
  * | running or paused, with older code or image, and no active work | replaced: reattach, or fresh for an ephemeral session |
  * | none, and there never was one | create |
  * | none, session persistent and expired | resurrect |
@@ -80,7 +83,16 @@ export function planDispatch(
 /** The agent container if it can be used: it belongs to the current generation and is running or paused. */
 function usableAgent(agent: ObservedContainer | null, record: DispatchRecord): ObservedContainer | null {
   if (agent?.generation !== record.generation) return null;
+  if (mayHaveInterruptedResume(record)) return null;
   return agent.state === 'running' || agent.state === 'paused' ? agent : null;
+}
+
+/**
+ * What `setup.resume` began may still run, and would run a second time. No work has begun in a sandbox before its HOME is ready: what
+ * is active waits for a sandbox too.
+ */
+function mayHaveInterruptedResume({ persistent, generation, homeGeneration }: DispatchRecord): boolean {
+  return persistent && homeGeneration > 0 && homeGeneration !== generation;
 }
 
 function replace(record: DispatchRecord, observed: ObservedSandbox): Plan {

@@ -17,6 +17,7 @@ import { statusWithoutSandbox } from './idle-plan.ts';
 import { describeAgentExit, limitsMetAtExit } from './repair-plan.ts';
 import type { KeyedMutex } from '../base/keyed-mutex.ts';
 import type { ActiveWork } from './active-work.ts';
+import { DispatchSignals } from './dispatch-signals.ts';
 import type { ObservationCache } from './observation-cache.ts';
 import type { SessionRecords } from '../history/session-records.ts';
 import type { SidecarConnections } from './sidecar-connections.ts';
@@ -81,6 +82,7 @@ export class Lifecycle {
    * What must happen to the workspace of a session (by id) before anything new does. Runs with the session's mutex held.
    */
   readonly beforeUse = new Hook<string>();
+  readonly #dispatches = new DispatchSignals();
   readonly #home: Pick<Home, 'deployedConfiguration'>;
   readonly #engine: Engine;
   readonly #records: SessionRecords;
@@ -118,20 +120,45 @@ export class Lifecycle {
     this.#observations.invalidate(sessionId);
   }
 
-  /** Makes a sandbox ready for a request. `forWork` is the id of the turn, exec or terminal that asks; it is not active yet. */
-  dispatch(sessionId: string, forWork?: string): Promise<ReadySandbox> {
+  /**
+   * Makes a sandbox ready for a request. `forWork` is the id of the turn, exec or terminal that asks; it is not active yet. `signal`
+   * ends `setup.resume`, which may take a minute, and nothing else. Errors: also its reason.
+   */
+  dispatch(sessionId: string, forWork?: string, signal?: AbortSignal): Promise<ReadySandbox> {
+    return this.#dispatches.during(sessionId, signal, (ended) =>
+      this.#dispatchInTurn(sessionId, forWork, ended),
+    );
+  }
+
+  /** Ends `setup.resume` of the session for those that wait for it now, before something that ends the sandbox waits for the mutex. */
+  interruptDispatches(sessionId: string, why: string): void {
+    const next = 'repeat it, if it is still wanted';
+    const error = new HoldfastError('interrupted', 'The sandbox was not made ready', { why, next });
+    this.#dispatches.interrupt(sessionId, error);
+  }
+
+  /** The supervisor shuts down: as `interruptDispatches`, for all sessions and from now on. */
+  closeDispatches(): void {
+    this.#dispatches.close(new HoldfastError('shutting_down', 'The supervisor is shutting down'));
+  }
+
+  #dispatchInTurn(
+    sessionId: string,
+    forWork: string | undefined,
+    signal: AbortSignal,
+  ): Promise<ReadySandbox> {
     const requestedAt = performance.now();
     return this.#sessionMutex.run(sessionId, async () => {
       await this.beforeUse.run(sessionId);
       const isCached = this.#observations.isCached(sessionId);
       try {
-        return await this.#dispatch(sessionId, forWork, requestedAt);
+        return await this.#dispatch(sessionId, forWork, requestedAt, signal);
       } catch (error) {
         // The cached observation may have been stale: observe again, and start what is missing.
         const isStale = error instanceof HoldfastError && STALE.has(error.code);
         if (!isStale || (!isCached && error.code !== 'sandbox_lost')) throw error;
         this.#observations.invalidate(sessionId);
-        return await this.#dispatch(sessionId, forWork, requestedAt);
+        return await this.#dispatch(sessionId, forWork, requestedAt, signal);
       }
     });
   }
@@ -140,6 +167,7 @@ export class Lifecycle {
     sessionId: string,
     forWork: string | undefined,
     requestedAt: number,
+    signal: AbortSignal,
   ): Promise<ReadySandbox> {
     const row = this.#records.get(sessionId);
     const profile = this.#profile(row);
@@ -157,7 +185,7 @@ export class Lifecycle {
     const client = await this.#sidecars.get(sessionId);
     // The agent's container runs, and no process of the agent: those start with the turn.
     await this.#seeding.finishPending(started);
-    await this.#prepareHome(started, profile, client);
+    await this.#prepareHome(started, profile, client, signal);
     await this.#egress.waitUntilReady(sessionId);
     return {
       dispatched: { reused: plan.reused, case: plan.case },
@@ -171,9 +199,15 @@ export class Lifecycle {
   /**
    * A new sandbox takes over of HOME only what the profile keeps. The rest is what its setup left, with the person's configuration
    * beside it. The generation is stored afterwards: if we are killed
-   * in between, the next dispatch repeats this, and no process of the agent has started.
+   * in between, the next dispatch repeats this. No process of the agent has started, but for those of `setup.resume`: where that may
+   * have begun, `planDispatch` replaces the sandbox.
    */
-  async #prepareHome(row: SessionRow, profile: ProfileRow, client: SidecarClient): Promise<void> {
+  async #prepareHome(
+    row: SessionRow,
+    profile: ProfileRow,
+    client: SidecarClient,
+    signal: AbortSignal,
+  ): Promise<void> {
     if (row.homeGeneration === row.generation) return;
     const { agent } = profile.config;
     await client.prepareHome(keptInHome(agent));
@@ -184,7 +218,8 @@ export class Lifecycle {
     }
     if (row.homeGeneration > 0 && row.persistent) {
       await this.#egress.waitUntilReady(row.id);
-      await this.#resumeScript.run(row.id, profile.config, this.environment(row.id, profile.config), client);
+      const env = this.environment(row.id, profile.config);
+      await this.#resumeScript.run(row.id, profile.config, env, client, signal);
     }
     await failpoint('start.after-home');
     this.#records.change(row.id, { homeGeneration: row.generation }, 'HOME is prepared');
@@ -332,6 +367,7 @@ export class Lifecycle {
 
   /** Ends both containers. The caller has drained the session. */
   stop(sessionId: string, why: string): Promise<SessionRow> {
+    this.interruptDispatches(sessionId, `its session was ${why}`);
     return this.#sessionMutex.run(sessionId, () => this.stopLocked(sessionId, why));
   }
 

@@ -32,20 +32,26 @@ export class ResumeScript {
 
   /**
    * Runs the script as the agent's user, with the network of the session. The history says how it ended; the session goes on in any
-   * case. Ends after the timeout, with everything that it started and that kept its output. Never rejects but for a lost engine.
+   * case. Ends after the timeout, with everything that it started and that kept its output. Errors: the reason of `signal`, after
+   * which the history says nothing and the sandbox must not be used; `sandbox_lost`; those of the engine.
    */
   async run(
     sessionId: string,
     { setup }: Profile,
     env: Readonly<Record<string, string>>,
     client: Pick<SidecarClient, 'killExec'>,
+    signal: AbortSignal,
   ): Promise<void> {
     if (setup?.resume === undefined) return;
+    if (signal.aborted) throw interruption(signal);
     const { engine, events, ids, timeoutMs = SETUP_RESUME_TIMEOUT_MS } = this.#options;
     const began = performance.now();
     // One stream keeps the order in which the script writes.
     const script = ['exec 2>&1', setup.resume].flat().join('\n');
-    const end = await this.#execute(engine, sessionId, ids.next('exec'), script, env, client, timeoutMs);
+    const end = await this.#execute(engine, sessionId, ids.next('exec'), script, env, client, {
+      timeoutMs,
+      signal,
+    });
     const ms = Math.round(performance.now() - began);
     events.append(sessionId, [{ type: 'setup.resumed', data: { ...end, ms } }]);
   }
@@ -57,7 +63,7 @@ export class ResumeScript {
     script: string,
     env: Readonly<Record<string, string>>,
     client: Pick<SidecarClient, 'killExec'>,
-    timeoutMs: number,
+    { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal: AbortSignal },
   ): Promise<{ exitCode: number | null; timedOut: boolean; lastLine: string }> {
     const exec = await engine.exec(sessionId, {
       ...{ execId, command: ['sh', '-ec', script], env, cwd: IN_SANDBOX.workspace },
@@ -69,8 +75,13 @@ export class ResumeScript {
     };
     exec.stdout.on('data', keep);
     exec.stderr?.on('data', keep);
-    const late = AbortSignal.timeout(timeoutMs);
-    let exitCode = await unlessLate(exec.exited, late);
+    let exitCode = await unlessLate(exec.exited, AbortSignal.any([AbortSignal.timeout(timeoutMs), signal]));
+    if (signal.aborted) {
+      const killed = client.killExec(execId, 'KILL').catch(() => undefined);
+      await unlessLate(killed, AbortSignal.timeout(KILLED_MS));
+      exec.detach();
+      throw interruption(signal);
+    }
     const timedOut = exitCode === LATE;
     if (exitCode === LATE) {
       await client.killExec(execId, 'KILL').catch(() => undefined);
@@ -88,11 +99,20 @@ export class ResumeScript {
   }
 }
 
+/** Who aborts without a reason ends the request itself. */
+function interruption({ reason }: AbortSignal): HoldfastError {
+  if (reason instanceof HoldfastError) return reason;
+  return new HoldfastError('cancelled', 'The request was cancelled while `setup.resume` ran', {
+    cause: reason,
+  });
+}
+
 const LATE = Symbol('late');
 
 async function unlessLate<T>(what: Promise<T>, signal: AbortSignal): Promise<T | typeof LATE> {
   const { promise, resolve } = Promise.withResolvers<typeof LATE>();
   const stop = (): void => resolve(LATE);
+  if (signal.aborted) stop();
   signal.addEventListener('abort', stop, { once: true });
   try {
     return await Promise.race([what, promise]);

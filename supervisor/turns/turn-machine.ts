@@ -88,7 +88,7 @@ const WHY = {
  *   recording · agent exited → recording, or withdrawing where nobody picked up the request · nobody picks it up →
  *   ending-agent · cancelled, too late, too much output → killing, after 10 s ending-agent · otherwise watching.
  *
- * Errors: before the turn has started each one leads to recording. After that transient ones lead to retrying (a
+ * Errors: before the turn has started each one leads to recording (a cancelled dispatch: as cancelled). After that transient ones lead to retrying (a
  * damaged run directory while launching: to another sandbox), others to recording. `detach-requested` leads to detached
  * before the end is recorded.
  */
@@ -97,7 +97,7 @@ export function step(state: TurnState, observation: Observation, clock: Clock): 
   if (phase.name === 'ended' || phase.name === 'detached') return { state, work: null, signals: [] };
   switch (observation.saw) {
     case 'cancel-requested':
-      return signal(terminate(state, 'cancelled'), { do: 'abort-snapshot' }, { do: 'wake' });
+      return signal(terminate(state, 'cancelled'), { do: 'abort-wait' }, { do: 'wake' });
     case 'agent-exit':
       return signal({ ...state, agentExit: observation.exit }, { do: 'wake' });
     case 'detach-requested':
@@ -341,7 +341,11 @@ function replace(state: TurnState, why: string, isAgentEnded: boolean, clock: Cl
 
 /** The effect under way failed. */
 function recover(state: TurnState, failure: HoldfastError, clock: Clock): Transition {
-  const { phase } = state;
+  const { phase, termination } = state;
+  // It was cancelled while its sandbox was made ready: nothing of it runs.
+  if (isInterruption(failure) && termination !== null && isDispatch(phase)) {
+    return end(state, terminatedOutcome(termination, null));
+  }
   switch (phase.name) {
     case 'queued':
     case 'dispatching':
@@ -378,6 +382,14 @@ function recover(state: TurnState, failure: HoldfastError, clock: Clock): Transi
     { do: 'wait', ms: state.retryMs },
     log('warn', 'connecting to a turn again', failure),
   );
+}
+
+function isDispatch({ name }: Phase): boolean {
+  return name === 'dispatching' || name === 'redispatching';
+}
+
+function isInterruption({ code }: HoldfastError): boolean {
+  return code === 'cancelled' || code === 'interrupted';
 }
 
 /** On a full disk the turn ends first. Then its output waits for space, unless it was cancelled: somebody waits. */

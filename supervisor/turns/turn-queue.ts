@@ -217,6 +217,12 @@ export class TurnQueue {
     this.#running.get(sessionId)?.onAgentGone(why, limits);
   }
 
+  /** Starts no more turns. One whose sandbox is being made ready stays queued for the next supervisor. */
+  stopStarting(): void {
+    this.#isShuttingDown = true;
+    for (const run of this.#running.values()) if (run.isDispatching) run.detach();
+  }
+
   /** Stops following the turns. They go on in their sandboxes. */
   async detach(): Promise<void> {
     this.#isShuttingDown = true;

@@ -56,8 +56,8 @@ export class TurnRun {
   readonly sessionId: string;
   readonly #options: TurnRunOptions;
   readonly #detached = new AbortController();
-  /** Also aborts a snapshot that goes on during the turn. */
-  readonly #snapshot = new AbortController();
+  /** The turn is cancelled or detached: ends what it waits for. Also a snapshot that goes on during the turn. */
+  readonly #ended = new AbortController();
   readonly #pull: OutputPull;
   #state: TurnState;
   /** The session was paused when the last effect was complete. */
@@ -97,6 +97,11 @@ export class TurnRun {
   /** The disk is full: the turn, or its end, waits. Kept in memory only, because storing it would need space. */
   get isWaitingForSpace(): boolean {
     return this.#state.isWaitingForSpace;
+  }
+
+  /** Its sandbox is being made ready. */
+  get isDispatching(): boolean {
+    return ['dispatching', 'redispatching'].includes(this.#state.phase.name);
   }
 
   /** Settles when the turn has ended, or after `detach`. Never rejects. */
@@ -142,12 +147,12 @@ export class TurnRun {
       case 'wake':
         this.#options.changes.notify(this.#wakeKey);
         return;
-      case 'abort-snapshot':
-        this.#snapshot.abort();
+      case 'abort-wait':
+        this.#ended.abort();
         return;
       case 'detach':
         this.#detached.abort();
-        this.#snapshot.abort(new HoldfastError('shutting_down', 'The supervisor is shutting down'));
+        this.#ended.abort(new HoldfastError('shutting_down', 'The supervisor is shutting down'));
         this.#options.changes.notify(this.#wakeKey);
         return;
       case 'log': {
@@ -177,11 +182,11 @@ export class TurnRun {
     switch (work.do) {
       case 'dispatch':
         await failpoint('turn.before-launch');
-        this.#ready = await lifecycle.dispatch(sessionId, turnId);
+        this.#ready = await lifecycle.dispatch(sessionId, turnId, this.#ended.signal);
         this.#client = this.#ready.client;
         return DONE;
       case 'snapshot':
-        await this.#options.beforeTurn(this.#sandbox().row, turnId, this.#snapshot.signal);
+        await this.#options.beforeTurn(this.#sandbox().row, turnId, this.#ended.signal);
         await failpoint('turn.after-snapshot');
         return DONE;
       case 'record-start': {

@@ -123,7 +123,8 @@ export type Work =
 /** Effects that are complete at once. */
 export type Signal =
   | { readonly do: 'wake' }
-  | { readonly do: 'abort-snapshot' }
+  /** Ends what the effect under way waits for: a snapshot, `setup.resume`. */
+  | { readonly do: 'abort-wait' }
   /** Ends every wait; nothing is stored after it. */
   | { readonly do: 'detach' }
   | {

@@ -1,3 +1,6 @@
+import { existsSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { writeProject } from '../../setup/profiles.ts';
@@ -70,6 +73,98 @@ test('a failure is shown, and the turn runs; an ephemeral session has no resume'
   await home.runOk(['run', 'passing', 'true', '--session', 'p']);
   expect(await resumptions('p')).toEqual([]);
 });
+
+interface SlowSession {
+  readonly name: string;
+  readonly id: string;
+  /** Of this machine: clients that read files wait while `setup.resume` runs. */
+  readonly workspace: string;
+}
+
+/** Its `setup.resume` leaves a program. It does not end as long as `slow` is in the workspace. */
+async function slowSession(name: string): Promise<SlowSession> {
+  await deploy(name, 'echo began >> begun; sleep 612 > /dev/null 2>&1 & if [ -e slow ]; then sleep 50; fi');
+  await home.runOk(['run', name, 'touch slow', '--session', name]);
+  const { session } = z
+    .object({ session: z.object({ id: z.string() }) })
+    .parse(await home.runJson(['session', 'show', name]));
+  await home.runOk(['session', 'stop', name]);
+  return { name, id: session.id, workspace: join(home.path, 'workspaces', session.id) };
+}
+
+async function untilBegun({ workspace }: SlowSession): Promise<void> {
+  const begun = (): boolean => existsSync(join(workspace, 'begun'));
+  await expect.poll(begun, { timeout: 30_000, interval: 50 }).toBe(true);
+}
+
+async function beginTurn({ name }: SlowSession): Promise<string> {
+  const begun = await home.runJson(['run', name, 'true', '--session', name, '--no-wait']);
+  return z.object({ turnId: z.string() }).parse(begun).turnId;
+}
+
+/** The script began twice, and what it starts runs once: in a sandbox of its own. */
+async function expectOneCopy({ name }: SlowSession): Promise<void> {
+  const look = 'pgrep -f "sleep 612" | wc -l; wc -l < begun';
+  expect(await home.runOk(['run', name, look, '--session', name])).toBe('1\n2\n');
+  expect(await resumptions(name)).toMatchObject([{ exitCode: 0, timedOut: false }]);
+}
+
+async function secondsOf(act: () => Promise<unknown>): Promise<number> {
+  const began = performance.now();
+  await act();
+  return (performance.now() - began) / 1000;
+}
+
+test.each(['killed', 'stopped'] as const)(
+  'a supervisor that is %s during it: the turn runs in a new sandbox, with one copy',
+  async (how) => {
+    const slow = await slowSession(`supervisor-${how}`);
+    const turnId = await beginTurn(slow);
+    await untilBegun(slow);
+    const before = await home.containerId(slow.id, 'agent');
+    const end =
+      how === 'killed'
+        ? async () => void process.kill(await home.supervisorPid(), 'SIGKILL')
+        : () => home.runOk(['supervisor', 'stop']);
+    expect(await secondsOf(end)).toBeLessThan(8);
+    await rm(join(slow.workspace, 'slow'));
+    await home.runOk(['turn', 'wait', turnId]);
+    await expectOneCopy(slow);
+    expect(await home.containerId(slow.id, 'agent')).not.toBe(before);
+  },
+  120_000,
+);
+
+test('`turn cancel` ends it, and the next turn gets a new sandbox', async () => {
+  const slow = await slowSession('cancelled');
+  const turnId = await beginTurn(slow);
+  await untilBegun(slow);
+  await home.runOk(['turn', 'cancel', turnId]);
+  expect(await secondsOf(() => home.run(['turn', 'wait', turnId]))).toBeLessThan(8);
+  expect(await home.runJson(['turn', 'show', turnId])).toMatchObject({ turn: { status: 'cancelled' } });
+  await rm(join(slow.workspace, 'slow'));
+  await expectOneCopy(slow);
+}, 120_000);
+
+test('`session stop --force` and a deletion end it, whoever waits for it', async () => {
+  const slow = await slowSession('forced');
+  const exec = home.run(['exec', slow.name, '--', 'true']);
+  await untilBegun(slow);
+  expect(await secondsOf(() => home.runOk(['session', 'stop', slow.name, '--force']))).toBeLessThan(15);
+  expect((await exec).code).not.toBe(0);
+  await rm(join(slow.workspace, 'begun'));
+
+  const turnId = await beginTurn(slow);
+  await untilBegun(slow);
+  expect(await secondsOf(() => home.runOk(['session', 'stop', slow.name, '--force']))).toBeLessThan(15);
+  expect(await home.runJson(['turn', 'show', turnId])).toMatchObject({ turn: { status: 'cancelled' } });
+  await rm(join(slow.workspace, 'begun'));
+
+  const resume = home.run(['session', 'resume', slow.name]);
+  await untilBegun(slow);
+  expect(await secondsOf(() => home.runOk(['session', 'delete', slow.name, '--force']))).toBeLessThan(15);
+  expect((await resume).code).not.toBe(0);
+}, 120_000);
 
 test('one that does not end is killed after a minute, and the turn runs', async () => {
   await deploy('stuck', 'echo waiting; trap "" TERM; sleep 600 & sleep 600');

@@ -22,6 +22,7 @@ const record = (over: Partial<DispatchRecord> = {}): DispatchRecord => ({
   status: 'idle',
   persistent: true,
   generation: 3,
+  homeGeneration: 3,
   codeVersion: 1,
   image: 'a',
   ...over,
@@ -120,6 +121,24 @@ describe('dispatch', () => {
     expect(steps(planDispatch(record(), running, prepared))[0]).toBe('remove-agent');
     expect(planDispatch(record(), running, { ...prepared, activeWork: 1 })).toMatchObject({ case: 'reuse' });
     expect(planDispatch(record({ image: null }), running, prepared)).toMatchObject({ case: 'reuse' });
+  });
+
+  it('replaces an agent in which `setup.resume` may have been interrupted, whatever waits for it', () => {
+    for (const state of ['running', 'paused'] as const)
+      for (const activeWork of [0, 1]) {
+        const plan = planDispatch(record({ homeGeneration: 2 }), seen(side(state)), {
+          ...wanted,
+          activeWork,
+        });
+        expect(plan).toMatchObject({ case: 'reattach', reused: false });
+        expect(steps(plan)).toEqual(['remove-agent', 'create-workspace', 'start', 'setup']);
+      }
+  });
+
+  it('reuses an agent that was not made ready where no `setup.resume` runs: the first one, or an ephemeral one', () => {
+    for (const over of [{ homeGeneration: 0 }, { homeGeneration: 2, persistent: false }]) {
+      expect(planDispatch(record(over), seen(side('running')), wanted)).toMatchObject({ case: 'reuse' });
+    }
   });
 
   it('has one plan for every state there can be, and starts at most one agent', () => {

@@ -95,6 +95,18 @@ function outcomeOf({ state, work }: Transition): TurnOutcome {
 describe('a turn that is next', () => {
   const queued = initialState(NEW_TURN, START);
 
+  test.each(['dispatching', 'redispatching'] as const)(
+    'a cancel that ends the wait for its sandbox ends it as cancelled (%s)',
+    (name) => {
+      const cancelled = terminatedOutcome('cancelled', null);
+      const cancelling = walk(given({ name }), { saw: 'cancel-requested' }).state;
+      expect(outcomeOf(walk(cancelling, failed('cancelled')))).toEqual(cancelled);
+      expect(outcomeOf(walk(cancelling, failed('interrupted')))).toEqual(cancelled);
+      // Ended for another reason than its own, it has failed.
+      expect(outcomeOf(walk(given({ name }), failed('interrupted')))).toMatchObject({ status: 'failed' });
+    },
+  );
+
   test('is dispatched, gets its snapshot, starts, is launched, is followed to its end, recorded and removed', () => {
     const all = walk(
       queued,
@@ -170,7 +182,7 @@ describe('signals', () => {
     const { state, work, signals } = walk(snapshotting, { saw: 'cancel-requested' });
     expect(state.termination).toBe('cancelled');
     expect(work).toBeNull();
-    expect(signals).toEqual([{ do: 'abort-snapshot' }, { do: 'wake' }]);
+    expect(signals).toEqual([{ do: 'abort-wait' }, { do: 'wake' }]);
   });
 
   test('the first reason for a termination stays', () => {
