@@ -148,9 +148,11 @@ export class Arrivals {
   }
 
   #readOffer({ offer, publicKey }: ArrivalRequest): MovePredicate {
-    const { home, key } = this.#options;
+    const { home, key, rows } = this.#options;
     const offered = readStep(offer, publicKey, 'offer');
-    if (offered.to.home !== home.id || offered.to.key !== key().keyId)
+    // What has arrived was checked; the key may have been replaced since.
+    const isKnown = rows.target(offered.move) !== null;
+    if (offered.to.home !== home.id || (!isKnown && offered.to.key !== key().keyId))
       throw refused('offer', 'it is for another host');
     if (offered.from.home === home.id) throw refused('offer', 'it is of this host itself');
     return offered;

@@ -19,7 +19,7 @@ import type { MoveRows, SourceMove } from '../store/moves.ts';
 import type { PermissionRows } from '../store/permissions.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
 import type { Turns } from '../store/turns.ts';
-import { isSameMove, keyIdOfPem, readStep, refused, signStep } from './move-statements.ts';
+import { isSameMove, keyIdOfPem, readOwnStep, readStep, refused, signStep } from './move-statements.ts';
 
 export interface DeparturesOptions {
   readonly home: Pick<Home, 'id'>;
@@ -215,8 +215,9 @@ export class Departures {
       if (row === null) throw error;
     }
     if (row === null) return null;
-    if (row.peerHome === to.home && keyIdOfPem(row.peerKey) === keyIdOfPem(to.publicKey))
-      return this.#view(row);
+    // What was let go of can live only there: a key that was replaced since keeps nobody from it.
+    const isSameKey = row.state !== 'leaving' || keyIdOfPem(row.peerKey) === keyIdOfPem(to.publicKey);
+    if (row.peerHome === to.home && isSameKey) return this.#view(row);
     if (row.state !== 'leaving') throw this.#wrongState(row);
     throw new HoldfastError('conflict', `Session ${row.name} is not moved to ${to.name}`, {
       why: `it is moving to ${row.peerName}`,
@@ -281,7 +282,7 @@ export class Departures {
 
   /** What this home offered. */
   #offered(row: SourceMove): MovePredicate {
-    return readStep(row.offer, this.#options.key().publicKey, 'offer');
+    return readOwnStep(row.offer, 'offer');
   }
 
   #get(id: string): SourceMove {

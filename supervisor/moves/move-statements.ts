@@ -30,6 +30,13 @@ export function readStep(envelope: Envelope, publicKey: string, step: MoveStep):
   return predicate;
 }
 
+/** A step that this home signed and keeps: its database is trusted, and its key may have been replaced since. Errors: as `readStep`. */
+export function readOwnStep(envelope: Envelope, step: MoveStep): MovePredicate {
+  const predicate = parsePredicate(Buffer.from(envelope.payload, 'base64'));
+  if (predicate?.step !== step) throw refused(step, 'it says something else');
+  return predicate;
+}
+
 /** Errors: `permission_denied`. */
 export function keyIdOfPem(publicKey: string): string {
   const key = readPublicKey(publicKey);

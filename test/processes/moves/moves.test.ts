@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { rmSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { Envelope } from '../../../protocol/manifest.ts';
@@ -219,6 +220,23 @@ test('a name that two sessions have is not that of one that has left', async () 
   });
   source.twins.delete(name);
   expect((await source.departures.begin(name, place(target))).move).toBe(move);
+});
+
+test('a replaced key of the source keeps nobody from giving a move up', async () => {
+  const { source, id } = await arrived();
+  rmSync(source.home.hostKey);
+  await source.departures.abort(id);
+  expect(isHeld(source, id)).toBe(false);
+});
+
+test('a replaced key of the target keeps nobody from what was let go of', async () => {
+  const { source, target, id, there, move, request, acceptance } = await arrived();
+  await source.departures.release(move, acceptance);
+  rmSync(target.home.hostKey);
+  const { receipt } = await source.departures.begin(id, place(target));
+  expect(target.arrivals.look(request).state).toBe('arriving');
+  await target.arrivals.activate(move, signed(receipt));
+  expect(isHeld(target, there)).toBe(false);
 });
 
 test('what was let go of is not given up, and what lives is not discarded', async () => {
