@@ -50,6 +50,8 @@ export const FAILPOINTS = [
   'setup.after-image',
   'setup.after-run',
   'setup.after-template',
+  'setup.before-clear',
+  'setup.after-end',
   'undeploy.after-intent',
   'undeploy.after-sessions',
   'handover.after-ack',

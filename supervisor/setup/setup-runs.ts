@@ -147,21 +147,36 @@ export class SetupRuns {
       const made = await this.#prepare(running);
       const template = await this.#tryImage(made, running);
       const prepared = { image: made.reference, imageId: made.imageId, bytes: made.bytes, template };
+      await this.#clear(row);
       rows.finish(id, now(), prepared, () => recordUse?.(made.reference));
+      await failpoint('setup.after-end');
       log.info('prepared an image', { profile: profile.name, setup: id, bytes: made.bytes });
       return { id, image: made };
     } catch (error) {
       output.flush();
       const said = output.lastLines;
       const failure = failureOf(error, { profile: profile.name, said, signal, late, limit });
-      rows.fail(id, now(), failure);
+      // A row that stays `running` makes the next recovery remove what is left.
+      if (await this.#clear(row)) rows.fail(id, now(), failure);
       throw failure;
     } finally {
-      await this.removeContainers(row).catch((error: unknown) =>
-        log.warn('cannot remove the containers of a setup; gc removes them', { setup: id, error }),
-      );
       this.#running.delete(id);
       output.close();
+    }
+  }
+
+  /** Before its end is recorded: what its commands wrote may hold a secret. Whether nothing is left. */
+  async #clear(row: SetupSandbox): Promise<boolean> {
+    await failpoint('setup.before-clear');
+    try {
+      await this.removeContainers(row);
+      return true;
+    } catch (error) {
+      this.#options.log.warn('cannot remove what a setup left; the next start tries again', {
+        setup: row.id,
+        error,
+      });
+      return false;
     }
   }
 

@@ -1,4 +1,5 @@
-import { rm } from 'node:fs/promises';
+import { lstat, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { setupSecretsOf } from '../../protocol/profile.ts';
 import type { SetupStatus } from '../../protocol/setup.ts';
@@ -124,9 +125,10 @@ export class Setups {
     const { rows, log, now, engine } = this.#options;
     await this.#removeLeftTemplates();
     for (const row of rows.list()) {
-      if (row.state !== 'running' || this.isRunning(row.id)) continue;
+      if (this.isRunning(row.id) || (row.state !== 'running' && !(await this.#hasFolders(row.id)))) continue;
       try {
         await this.#runs.removeContainers(row);
+        if (row.state !== 'running') continue;
         await this.#options.templates.remove(row.id);
         rows.fail(
           row.id,
@@ -195,7 +197,23 @@ export class Setups {
     for (const { id } of without.slice(KEPT_FAILURES)) await this.#forget(id);
   }
 
+  /** Whether commands of this setup may have left files. */
+  async #hasFolders(id: string): Promise<boolean> {
+    const { workspaces, agentHomes } = this.#options.home;
+    const found = await Promise.all(
+      [workspaces, agentHomes].map((folder) =>
+        lstat(join(folder, id)).then(
+          () => true,
+          () => false,
+        ),
+      ),
+    );
+    return found.includes(true);
+  }
+
+  /** Its row stays while it has files: the next start removes these. */
   async #forget(id: string): Promise<void> {
+    if (await this.#hasFolders(id)) return;
     await rm(this.#options.home.setupLog(id), { force: true });
     this.#options.rows.remove(id);
   }

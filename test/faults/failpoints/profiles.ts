@@ -63,6 +63,40 @@ export function setupScenario(point: FailpointName): Promise<void> {
   return preparedScenario(point, PRESENT, {}, ['cat made ~/.made', 'made\nhome\n']);
 }
 
+async function expectNothingLeft(home: string, setup: string, folders: readonly string[]): Promise<void> {
+  for (const folder of folders) {
+    const left = await readdir(join(home, folder));
+    expect(left.filter((name) => name.startsWith(setup))).toEqual([]);
+  }
+}
+
+/** Once the end is recorded, nothing of what its commands wrote lies about, whoever dies. */
+export async function setupEndScenario(point: FailpointName): Promise<void> {
+  const at = await sharedHome();
+  await ensureSupervisor(at);
+  const profile = uniqueName('ended');
+  const directory = await writeProject(
+    await fixture.temporaryFolder(),
+    shellProject(profile, `persistence: persistent\n${PRESENT}`),
+  );
+  const opId = uniqueName('op-deploy');
+  const request = () => deploy(at, directory, opId);
+  await expectKilledDuring(at, point, request);
+  for (const folder of ['workspaces', 'homes']) {
+    const left = await readdir(join(at.path, folder));
+    expect(left.filter((name) => name.startsWith('setup-'))).toEqual([]);
+  }
+  await startNextSupervisor(at);
+  await expectSettled(at);
+  expect(await retryConflict(request)).toMatchObject({ unchanged: false });
+  const { setups } = await at.call('setup/status', { profile });
+  expect(setups.map(({ state, current }) => [state, current])).toEqual([['done', true]]);
+  const id = await createSession(at, profile);
+  expect(await runTurn(at, id, 'cat made ~/.made')).toBe('made\nhome\n');
+  await at.call('session/delete', { session: id, force: true });
+  await at.call('profile/undeploy', { profile, force: true });
+}
+
 export function buildScenario(point: FailpointName): Promise<void> {
   const dockerfile = 'FROM holdfast/agent:latest\nUSER root\nCOPY file /opt/\nRUN echo built >> /opt/file\n';
   const files = { Dockerfile: dockerfile, file: 'copied\n' };
@@ -105,13 +139,9 @@ async function preparedScenario(
   const images = removed.filter(({ kind }) => kind === 'image').map(({ name }) => name);
   expect(images).not.toContain(setups[0]?.image);
   expect(images.length).toBe(
-    /(?:image|build|run|template)$/.test(point) && point !== 'setup.before-image' ? 1 : 0,
+    /(?:image|build|run|template|clear)$/.test(point) && point !== 'setup.before-image' ? 1 : 0,
   );
-  const ended = setups[1]?.id ?? '';
-  for (const folder of ['store', 'workspaces', 'homes', 'run']) {
-    const left = await readdir(join(at.path, folder));
-    expect(left.filter((name) => name.startsWith(ended))).toEqual([]);
-  }
+  await expectNothingLeft(at.path, setups[1]?.id ?? '', ['store', 'workspaces', 'homes', 'run']);
   await at.call('profile/undeploy', { profile, force: true });
   const again = await at.call('gc', {});
   expect(again.removed.map(({ name }) => name)).toContain(setups[0]?.image);

@@ -7,6 +7,7 @@ import { moveScenario } from './moves.ts';
 import {
   buildScenario,
   deployScenario,
+  setupEndScenario,
   setupScenario,
   templateScenario,
   undeployScenario,
@@ -76,6 +77,8 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'setup.after-image': setupScenario,
   'setup.after-run': setupScenario,
   'setup.after-template': setupScenario,
+  'setup.before-clear': setupScenario,
+  'setup.after-end': setupEndScenario,
   'undeploy.after-intent': undeployScenario,
   'undeploy.after-sessions': undeployScenario,
   'handover.after-ack': handoverScenario,
