@@ -3,6 +3,7 @@ import { repeatedCredentials } from './credentials.ts';
 import { HOST_MACHINE, type HostPattern, isLoopback, parseHostPattern } from './egress.ts';
 import { looksLikeKey } from './key-hint.ts';
 import { type Profile, seedOf } from './profile.ts';
+import { resumeScriptOf } from './setup.ts';
 
 /** A value that matches the schema but with which no sandbox can start. */
 export interface StartProblem {
@@ -22,6 +23,11 @@ export const MIN_CPUS = 0.01;
 const MAX_STRING_BYTES = 128 * 1024;
 /** Names of variables that configure our own programs in the sandbox. */
 const RESERVED = /^HOLDFAST_/i;
+
+/** With its NUL. */
+function fitsString(text: string): boolean {
+  return Buffer.byteLength(text) < MAX_STRING_BYTES;
+}
 
 /**
  * Finds what deploy refuses because no sandbox of the profile could start. This is not part of the schema, so that a
@@ -92,6 +98,10 @@ export function findStartProblems(profile: Profile): StartProblem[] {
       ['workspace', 'seed', 'path'],
       'with `git: true` a workspace starts with the whole project; omit `path`',
     );
+  for (const [at, script] of [profile.setup?.run ?? []].flat().entries())
+    if (!fitsString(script)) report(['setup', 'run', String(at)], 'a command must have less than 128 KiB');
+  if (profile.setup?.resume !== undefined && !fitsString(resumeScriptOf(profile.setup.resume)))
+    report(['setup', 'resume'], 'the commands together must have less than 128 KiB');
   for (const [path, text] of texts)
     if (text.includes('\0')) report(path, 'it must not contain a NUL character');
   return found;

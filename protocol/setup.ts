@@ -14,40 +14,53 @@ export const PACKAGE_HOSTS = {
 } as const;
 export type PackageHosts = keyof typeof PACKAGE_HOSTS;
 
-const MAX_PACKAGES = 200;
+/** Of each kind. */
+export const MAX_PACKAGES = 200;
 const MAX_SETUP_RULES = 100;
 const MAX_COMMANDS = 100;
 const MAX_SETUP_SECRETS = 20;
 /** Timers of Node take less than 25 days. */
 const MAX_SETUP_TIMEOUT_MS = 24 * 3_600_000;
 
+const PACKAGE_PATTERNS = {
+  /** A name that ends in `-` would remove the package. */
+  apt: /^[a-z0-9][a-z0-9+.]*(?:-[a-z0-9+.]+)*(?:=[A-Za-z0-9.+:~-]+)?$/,
+  npm: /^(?:@[a-z0-9~][a-z0-9._~-]*\/)?[a-z0-9~][a-z0-9._~-]*(?:@[A-Za-z0-9.^~<>=*+-]+)?$/,
+  pip: /^[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9,._-]+\])?(?:(?:===?|>=|<=|~=|!=|<|>)[A-Za-z0-9.*+!_,<>=~-]+)?$/,
+} as const;
+const PACKAGE_CHARACTERS = 200;
+
 /** A list of packages, each a name with an optional version: never an option, a path or an address. */
 const packages = (pattern: RegExp, example: string) =>
   z
-    .array(z.string().max(200).regex(pattern, `a package such as ${example}`))
+    .array(z.string().max(PACKAGE_CHARACTERS).regex(pattern, `a package such as ${example}`))
     .min(1)
     .max(MAX_PACKAGES);
 
 export const PackagesSchema = z.strictObject({
-  /** A name that ends in `-` would remove the package. */
-  apt: packages(/^[a-z0-9][a-z0-9+.]*(?:-[a-z0-9+.]+)*(?:=[A-Za-z0-9.+:~-]+)?$/, 'ripgrep').optional(),
-  npm: packages(
-    /^(?:@[a-z0-9~][a-z0-9._~-]*\/)?[a-z0-9~][a-z0-9._~-]*(?:@[A-Za-z0-9.^~<>=*+-]+)?$/,
-    'typescript@5.9',
-  ).optional(),
-  pip: packages(
-    /^[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9,._-]+\])?(?:(?:===?|>=|<=|~=|!=|<|>)[A-Za-z0-9.*+!_,<>=~-]+)?$/,
-    'ruff==0.14',
-  ).optional(),
+  apt: packages(PACKAGE_PATTERNS.apt, 'ripgrep').optional(),
+  npm: packages(PACKAGE_PATTERNS.npm, 'typescript@5.9').optional(),
+  pip: packages(PACKAGE_PATTERNS.pip, 'ruff==0.14').optional(),
 });
+
+/** Whether the schema takes this as one of its packages. */
+export function isPackage(kind: keyof typeof PACKAGE_PATTERNS, name: string): boolean {
+  return name.length <= PACKAGE_CHARACTERS && PACKAGE_PATTERNS[kind].test(name);
+}
+
 export type Packages = z.infer<typeof PackagesSchema>;
 
-/** One argument of a process has a limit of 128 KiB. */
+/** What `findStartProblems` allows is less, in bytes. */
 const ScriptSchema = z
   .string()
   .min(1)
   .max(65_536)
   .refine((text) => !text.includes('\0'), 'it must not contain a NUL character');
+
+/** `setup.resume` as the one script that runs. One stream keeps the order in which it writes. */
+export function resumeScriptOf(resume: string | readonly string[]): string {
+  return ['exec 2>&1', resume].flat().join('\n');
+}
 
 export const SetupSchema = z.strictObject({
   /** `auto`: what package.json, requirements.txt and pyproject.toml of the project name. */

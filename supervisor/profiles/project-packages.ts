@@ -3,12 +3,14 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Profile } from '../../protocol/profile.ts';
-import { type Packages, PackagesSchema } from '../../protocol/setup.ts';
+import { isPackage, MAX_PACKAGES, type Packages, PackagesSchema } from '../../protocol/setup.ts';
 import { toSingleLine } from '../base/single-line.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
 
 const MOST_BYTES = 2 ** 20;
 const SHOWN_CHARACTERS = 100;
+/** How many entries of a file are named that are left out. */
+const MOST_NOTES = 20;
 
 /** What `setup.packages: auto` means for a project. */
 export interface ProjectPackages {
@@ -45,11 +47,18 @@ export async function findPackages(folder: string): Promise<ProjectPackages> {
   const pip = new Set<string>();
   const add = (kind: 'npm' | 'pip', file: string, names: readonly string[]): void => {
     const into = kind === 'npm' ? npm : pip;
-    const fitting = names.filter((name) => PackagesSchema.safeParse({ [kind]: [name] }).success);
+    const fitting = new Set<string>();
+    const others: string[] = [];
+    for (const name of names) {
+      if (!isPackage(kind, name)) others.push(name);
+      else if (fitting.add(name).size > MAX_PACKAGES) break;
+    }
     for (const name of fitting) into.add(name);
-    if (fitting.length > 0) notes.push(`${kind}, from ${file}: ${fitting.join(' ')}`);
-    for (const name of names.filter((one) => !fitting.includes(one)))
+    if (fitting.size > 0) notes.push(`${kind}, from ${file}: ${[...fitting].join(' ')}`);
+    for (const name of others.slice(0, MOST_NOTES))
       notes.push(`left out of ${file}, because it is no name with a version: ${name}`);
+    if (others.length > MOST_NOTES)
+      notes.push(`left out of ${file}, for the same reason: ${others.length - MOST_NOTES} more`);
   };
 
   const json = await readText(folder, 'package.json');

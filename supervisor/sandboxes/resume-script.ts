@@ -1,6 +1,6 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Profile } from '../../protocol/profile.ts';
-import { SETUP_RESUME_TIMEOUT_MS } from '../../protocol/setup.ts';
+import { resumeScriptOf, SETUP_RESUME_TIMEOUT_MS } from '../../protocol/setup.ts';
 import { IN_SANDBOX } from '../../sidecar/wire.ts';
 import type { Ids } from '../base/ids.ts';
 import { toSingleLine } from '../base/single-line.ts';
@@ -22,6 +22,13 @@ export interface ResumeScriptOptions {
   readonly timeoutMs?: number;
 }
 
+interface ResumeEnd {
+  /** Null: it did not start, or it was killed and not seen to end. */
+  readonly exitCode: number | null;
+  readonly timedOut: boolean;
+  readonly lastLine: string;
+}
+
 /** Runs `setup.resume` of a profile in new sandboxes of sessions that had one before. */
 export class ResumeScript {
   readonly #options: ResumeScriptOptions;
@@ -33,7 +40,8 @@ export class ResumeScript {
   /**
    * Runs the script as the agent's user, with the network of the session. The history says how it ended; the session goes on in any
    * case. Ends after the timeout, with everything that it started and that kept its output. Errors: the reason of `signal`, after
-   * which the history says nothing and the sandbox must not be used; `sandbox_lost`; those of the engine.
+   * which the history says nothing and the sandbox must not be used; `sandbox_lost`, `engine_unavailable`; whatever else is wrong
+   * is in the history.
    */
   async run(
     sessionId: string,
@@ -46,11 +54,15 @@ export class ResumeScript {
     if (signal.aborted) throw interruption(signal);
     const { engine, events, ids, timeoutMs = SETUP_RESUME_TIMEOUT_MS } = this.#options;
     const began = performance.now();
-    // One stream keeps the order in which the script writes.
-    const script = ['exec 2>&1', setup.resume].flat().join('\n');
+    const script = resumeScriptOf(setup.resume);
     const end = await this.#execute(engine, sessionId, ids.next('exec'), script, env, client, {
       timeoutMs,
       signal,
+    }).catch((error: unknown): ResumeEnd => {
+      const failure = HoldfastError.from(error);
+      if (signal.aborted || failure.code === 'sandbox_lost' || failure.code === 'engine_unavailable')
+        throw error;
+      return { exitCode: null, timedOut: false, lastLine: toSingleLine(failure.sentence, LINE_CHARACTERS) };
     });
     const ms = Math.round(performance.now() - began);
     events.append(sessionId, [{ type: 'setup.resumed', data: { ...end, ms } }]);
@@ -64,7 +76,7 @@ export class ResumeScript {
     env: Readonly<Record<string, string>>,
     client: Pick<SidecarClient, 'killExec'>,
     { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal: AbortSignal },
-  ): Promise<{ exitCode: number | null; timedOut: boolean; lastLine: string }> {
+  ): Promise<ResumeEnd> {
     const exec = await engine.exec(sessionId, {
       ...{ execId, command: ['sh', '-ec', script], env, cwd: IN_SANDBOX.workspace },
       ...{ tty: null, stdin: false },

@@ -12,11 +12,15 @@ export interface SetupFile {
   /** Its name, the target of a link, and whatever else is not content. */
   readonly metadata: Buffer;
   readonly content: AsyncIterable<Buffer>;
+  /** Equal contents have equal ones. Those of which one was found clean are not read again. */
+  readonly contentId?: string;
 }
 
 /** Files that are named; what more there is, is not looked for. */
 const MOST_FINDINGS = 10;
 const PATH_CHARACTERS = 200;
+/** Contents that are remembered as clean; more are read again. */
+const MOST_CLEAN = 400_000;
 
 export interface SecretFinding {
   readonly secret: string;
@@ -62,8 +66,11 @@ export async function scanEntries(
       if (!found.some((one) => one.secret === secret && one.path === path))
         found.push({ secret, path, file: name });
   };
-  for await (const { path, metadata, content } of entries) {
+  const clean = new Set<string>();
+  for await (const { path, metadata, content, contentId } of entries) {
     report(path, search.begin().read(metadata));
+    if (found.length >= MOST_FINDINGS) break;
+    if (contentId !== undefined && clean.has(contentId)) continue;
     const reader = search.begin();
     let isClean = true;
     for await (const chunk of content) {
@@ -73,6 +80,7 @@ export async function scanEntries(
       isClean = false;
       report(path, secrets);
     }
+    if (isClean && contentId !== undefined && clean.size < MOST_CLEAN) clean.add(contentId);
     if (found.length >= MOST_FINDINGS) break;
   }
   return found.slice(0, MOST_FINDINGS);

@@ -1,5 +1,4 @@
-import { copyFile, link, mkdir, statfs } from 'node:fs/promises';
-import { join } from 'node:path';
+import { statfs } from 'node:fs/promises';
 import type { Duplex } from 'node:stream';
 import { keptInHome } from '../../protocol/agent-home.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
@@ -21,8 +20,8 @@ import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
 import { SidecarClient } from '../workspace/sidecar-client.ts';
 import type { FilledHome, WorkspaceTemplates } from '../workspace/seeding.ts';
 import { SnapshotConnection } from './connection.ts';
+import { copyPacks } from './store/copy-packs.ts';
 import { IncomingPacks, MIN_FREE_MIB } from './store/incoming-packs.ts';
-import type { NewPack } from './store/lineage-store.ts';
 import type { LineageStores } from './store/lineage-stores.ts';
 import { type TreeFile, treeFiles } from './tree-files.ts';
 
@@ -205,20 +204,11 @@ export class SetupTemplates implements WorkspaceTemplates, HomeTemplates {
     await this.#options.stores.use(lineage, (store) => connection.restore(params, store));
   }
 
-  /** Does nothing if they were copied before. Packs never change, so that a link is as good as a copy. */
   async #copyPacks(setupId: string, lineage: string, root: string): Promise<void> {
-    const { stores } = this.#options;
+    const { stores, ids } = this.#options;
     await stores.use(setupId, (source) =>
       stores.use(lineage, async (target) => {
-        if (target.find(parseHash(root)) !== null) return;
-        const copies: NewPack[] = [];
-        await mkdir(target.incomingDirectory, { recursive: true, mode: 0o700 });
-        for (const { path, name } of source.packs) {
-          const copy = join(target.incomingDirectory, `${this.#options.ids.next('snp')}-${name}`);
-          await link(path, copy).catch(() => copyFile(path, copy));
-          copies.push({ path: copy });
-        }
-        await target.publish(copies);
+        await copyPacks(source, target, () => ids.next('snp'));
         parseRoot(await target.read(parseHash(root), OBJECT_KINDS.root));
       }),
     );

@@ -62,3 +62,17 @@ test('a project that names none has no setup, and one with a broken or foreign f
   await write('package.json', ' '.repeat(2 ** 20 + 1));
   await expect(findPackages(folder)).rejects.toMatchObject({ code: 'profile_invalid' });
 });
+
+test('files with very many entries are judged at once, and few are named', async () => {
+  const lines = Array.from({ length: 100_000 }, (_, at) => `./${at}`);
+  await write('requirements.txt', ['ruff==0.14', ...lines].join('\n'));
+  // Of the processor: other tests may have it meanwhile.
+  const began = process.cpuUsage();
+  const { packages, notes } = await findPackages(folder);
+  expect(process.cpuUsage(began).user).toBeLessThan(1_000_000);
+  expect(packages).toEqual({ pip: ['ruff==0.14'] });
+  expect(notes).toHaveLength(22);
+  expect(notes.at(-1)).toBe('left out of requirements.txt, for the same reason: 99980 more');
+  await write('requirements.txt', lines.map((line) => `p${line.slice(2)}`).join('\n'));
+  await expect(findPackages(folder)).rejects.toMatchObject({ code: 'profile_invalid' });
+});
