@@ -1,3 +1,4 @@
+import { ATTACHMENT_LIMITS } from '../protocol/attachments.ts';
 import type { Attachment } from '../protocol/attachments.ts';
 import { SavedPageSchema } from './messages.ts';
 import type { SavedPage } from './messages.ts';
@@ -66,7 +67,9 @@ export class Draft {
     return text === written.text && JSON.stringify(attachments) === JSON.stringify(written.attachments);
   }
 
-  #save({ text: draft, attachments }: Written, opId?: string): void {
+  /** More files than a prompt can have would make all of it unreadable, the text too. */
+  #save({ text: draft, attachments: all }: Written, opId?: string): void {
+    const attachments = all.slice(0, ATTACHMENT_LIMITS.count);
     const { tab, snapshot } = this.#saved ?? {};
     const { session } = this.#options;
     const sent = opId === undefined ? {} : { opId };

@@ -58,7 +58,7 @@ export function App({ model }: { readonly model: PageModel }) {
           </button>
         </div>
       )}
-      {tab === 'conversation' && <PromptBox model={model} />}
+      <PromptBox model={model} isShown={tab === 'conversation'} />
     </>
   );
 }

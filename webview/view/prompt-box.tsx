@@ -1,4 +1,5 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { ATTACHMENT_LIMITS } from '../../protocol/attachments.ts';
 import type { Attachment } from '../../protocol/attachments.ts';
 import type { ConversationItem } from '../../protocol/conversation.ts';
 import type { Written } from '../draft.ts';
@@ -10,6 +11,7 @@ import { Icon } from './icon.tsx';
 import { useMentions } from './mention-list.tsx';
 
 const MAX_HEIGHT = 240;
+const { count: MAX_FILES } = ATTACHMENT_LIMITS;
 
 /** A prompt that waits and is in the box, and what was there before. */
 interface Edited {
@@ -17,8 +19,11 @@ interface Edited {
   readonly own: Written;
 }
 
-/** Where a person writes to the agent. Prompts that wait are above it and can be edited and taken back. */
-export function PromptBox({ model }: { readonly model: PageModel }) {
+/**
+ * Where a person writes to the agent. Prompts that wait are above it and can be edited and taken back. Hidden, it keeps what is
+ * written, and uploads go on.
+ */
+export function PromptBox({ model, isShown }: { readonly model: PageModel; readonly isShown: boolean }) {
   const [text, setText] = useState(() => model.draft.text);
   const [attachments, setAttachments] = useState(() => model.draft.attachments);
   /** Files that are being uploaded. */
@@ -45,7 +50,7 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
     element.style.height = `${Math.min(element.scrollHeight, MAX_HEIGHT)}px`;
     if (nextCaret.current !== null) element.setSelectionRange(nextCaret.current, nextCaret.current);
     nextCaret.current = null;
-  }, [text]);
+  }, [text, isShown]);
   const mentions = useMentions({
     model,
     text,
@@ -58,13 +63,19 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
   });
 
   const isReady = isPossible && !isSending && reading === 0 && (text.trim() !== '' || attachments.length > 0);
+  /** The first of `files`; a person is told if that leaves some out. */
+  const first = <T,>(files: readonly T[], most: number = MAX_FILES): T[] => {
+    if (files.length > most)
+      model.fail(`A prompt can have at most ${MAX_FILES} files. The others were left out.`);
+    return files.slice(0, Math.max(0, most));
+  };
   /** Each file is added when it is there, whatever else is being read. One that cannot be sent is reported and left out. */
   const attach = (files: FileList | null | undefined): void => {
-    for (const file of files ?? []) {
+    for (const file of first([...(files ?? [])], MAX_FILES - attachments.length - reading)) {
       setReading((many) => many + 1);
       loadLateViews(model)
         .then((views) => views.attach(file))
-        .then((one) => setAttachments((earlier) => [...earlier, one]))
+        .then((one) => setAttachments((earlier) => first([...earlier, one])))
         .catch((error: unknown) => model.fail(error))
         .finally(() => setReading((many) => many - 1));
     }
@@ -83,7 +94,7 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
     else if (!model.conversation.queued.some((item) => item.turnId === turnId)) {
       leave({
         text: [text, own.text].filter((part) => part !== '').join('\n'),
-        attachments: [...attachments, ...own.attachments],
+        attachments: first([...attachments, ...own.attachments]),
       });
     }
   };
@@ -138,6 +149,7 @@ export function PromptBox({ model }: { readonly model: PageModel }) {
   return (
     <div
       class="prompt-area"
+      hidden={!isShown}
       onDragOver={(event) => {
         if (event.dataTransfer?.types.includes('Files') === true) event.preventDefault();
       }}

@@ -199,6 +199,55 @@ test('what is chosen while a paste is still read drops neither, and nothing is s
   });
 });
 
+test('a prompt has at most 20 files; a person is told what was left out, and the text survives', async () => {
+  const { page: view } = await open({ answers: givenUploads().answers });
+  await harness.send('state', state());
+  await harness.send('begin', page([]));
+  await view.getByRole('textbox').fill('An hour of typing');
+  const chooser = view.waitForEvent('filechooser');
+  await view.getByRole('button', { name: 'Attach files' }).click();
+  const names = Array.from({ length: 19 }, (_, n) => [`${n}.txt`, Buffer.from('x')] as const);
+  await (await chooser).setFiles(folder(Object.fromEntries(names)));
+  const list = view.getByRole('list', { name: 'Attachments' });
+  await expect.poll(() => list.getByRole('listitem').count()).toBe(19);
+  await give('paste', '19.txt', Buffer.from('x'));
+  await list.getByText('19.txt').waitFor();
+  expect(await view.getByRole('alert').count()).toBe(0);
+  await give('paste', '20.txt', Buffer.from('x'));
+  await view.getByText('A prompt can have at most 20 files.').waitFor();
+  await view.getByRole('tab', { name: 'Snapshots' }).click();
+  await harness.drawn();
+  await harness.reload();
+  await harness.send('state', state());
+  await view.getByRole('tab', { name: 'Conversation' }).click();
+  expect(await view.getByRole('textbox').inputValue()).toBe('An hour of typing');
+  await expect.poll(() => list.getByRole('listitem').count()).toBe(20);
+  expect(await list.getByText('20.txt').count()).toBe(0);
+});
+
+test('an upload goes on while another part of the page is shown, and the box is as high as its text', async () => {
+  const { promise, resolve } = Promise.withResolvers<undefined>();
+  const { page: view } = await open({ answers: givenUploads(promise).answers });
+  await harness.send('state', state());
+  await harness.send('begin', page([]));
+  const box = view.getByRole('textbox');
+  await box.fill('one\ntwo\nthree');
+  const height = async () => (await box.boundingBox())?.height;
+  const before = await height();
+  await give('paste', 'late.txt', Buffer.from('late'));
+  await view.getByText('Attaching…').waitFor();
+  await view.getByRole('tab', { name: 'Snapshots' }).click();
+  await box.waitFor({ state: 'hidden' });
+  resolve(undefined);
+  await view.locator('.prompt-box').getByText('late.txt').waitFor({ state: 'attached' });
+  expect(await harness.faults()).toEqual([]);
+  await harness.reload();
+  await harness.send('state', state());
+  await view.getByRole('tab', { name: 'Conversation' }).click();
+  await view.getByRole('list', { name: 'Attachments' }).getByText('late.txt').waitFor();
+  expect(await height()).toBe(before);
+});
+
 test('a prompt in the queue is edited with its files, and the draft comes back with its own', async () => {
   const { page: view } = await open({ answers: givenUploads().answers });
   await harness.send('state', running());

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { ATTACHMENT_LIMITS } from '../../../protocol/attachments.ts';
 import { Draft } from '../../../webview/draft.ts';
 
 const AGAIN = { text: 'again', attachments: [] };
@@ -66,4 +67,16 @@ test('other attachments make another prompt, and a reload keeps them', async () 
   expect(opIds[1]).not.toBe(opIds[0]);
   expect(opIds[2]).toBe(opIds[1]);
   expect(opIds[3]).not.toBe(opIds[2]);
+});
+
+test('more files than a prompt can have do not take the text along', () => {
+  const { load } = givenPage([]);
+  const attachments = Array.from({ length: ATTACHMENT_LIMITS.count + 1 }, (_, n) => ({
+    ...{ kind: 'file' as const, name: `${n}.txt` },
+    content: { sha256: '0'.repeat(64), bytes: 1, mediaType: 'text/plain' },
+  }));
+  load().written = { text: 'an hour of typing', attachments };
+  const { text, attachments: kept } = load().written;
+  expect(text).toBe('an hour of typing');
+  expect(kept).toEqual(attachments.slice(0, ATTACHMENT_LIMITS.count));
 });
