@@ -33,7 +33,13 @@ test('a script that cannot start is in the history, and a lost engine is an erro
         },
       },
       ids: randomIds,
-    }).run('s1', profileWith('true'), {}, { killExec: () => Promise.resolve() });
+    }).run(
+      's1',
+      profileWith('true'),
+      {},
+      { killExec: () => Promise.resolve() },
+      new AbortController().signal,
+    );
   await run(new HoldfastError('engine_error', 'It did not start'));
   expect(events).toMatchObject([
     { type: 'setup.resumed', data: { exitCode: null, timedOut: false, lastLine: 'It did not start' } },
