@@ -19,6 +19,9 @@ const INITIAL: PageState = {
   input: 'prompt',
 };
 
+/** What is found so close to the beginning of the window has the page before it read. */
+const EDGE_ROWS = 20;
+
 /** What the page shows, and what it asks of the extension. Components draw it and call it. */
 export class PageModel extends RedrawnModel {
   readonly bridge = new Bridge();
@@ -30,7 +33,8 @@ export class PageModel extends RedrawnModel {
   found: { readonly key: string } | null = null;
   /** What turns changed on disk, by id. */
   readonly #lines = new Map<string, TurnLines>();
-  #isReading = false;
+  /** The page that is being read. */
+  #reading: Promise<void> | null = null;
   /** How often a person has jumped to an item. */
   #jumps = 0;
   readonly #draft: Draft;
@@ -129,18 +133,23 @@ export class PageModel extends RedrawnModel {
   /** Reads what is before or after the window, one page at a time. */
   async readMore(direction: 'before' | 'after'): Promise<void> {
     const cursor = this.conversation.cursors[direction];
-    if (cursor === null || this.#isReading) return;
-    this.#isReading = true;
+    if (cursor === null || this.#reading !== null) return;
+    this.#reading = this.#readPage(direction, cursor);
+    await this.#reading;
+  }
+
+  /** Never rejects. */
+  async #readPage(direction: 'before' | 'after', cursor: string): Promise<void> {
     try {
       const page = await this.request('read', { [direction]: cursor });
       if (direction === 'before') this.conversation.addOlder(page);
       else this.conversation.addNewer(page);
-      this.changed();
     } catch (error) {
       this.fail(error);
     } finally {
-      this.#isReading = false;
+      this.#reading = null;
     }
+    this.changed();
   }
 
   /** Opens the search in the conversation, or closes it. */
@@ -156,6 +165,9 @@ export class PageModel extends RedrawnModel {
     const place = (): number => conversation.items.findIndex((item) => item.id === id);
     const mine = ++this.#jumps;
     try {
+      // A page that is on its way belongs to the window of now.
+      await this.#reading;
+      if (this.#jumps !== mine) return;
       if (place() === -1) {
         // What comes after the place before it: the item itself is the first.
         const from = await this.request('read', { after: `${at}.${Math.max(0, id - 1)}` });
@@ -167,6 +179,9 @@ export class PageModel extends RedrawnModel {
       }
       this.found = { key: timeline(conversation.items.slice(0, place() + 1), []).at(-1)?.key ?? '' };
       this.changed();
+      // The first row of the window may be on the screen already: then nothing scrolls, and nobody else asks for more.
+      await this.#reading;
+      if (this.#jumps === mine && place() < EDGE_ROWS) await this.readMore('before');
     } catch (error) {
       this.fail(error);
     }
