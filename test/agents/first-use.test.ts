@@ -75,7 +75,7 @@ test('a real agent works after deploy, secret set and run, and its key is nowher
   await home.runOk(['run', 'opencode', 'Please note WORD<plum>.']);
   expect(await home.runOk(['run', 'opencode', 'Which word?'])).toContain('The word is plum.');
   await home.runOk(['run', 'opencode', 'RUN<touch made>']);
-  expect(await home.runOk(['workspace', 'ls', 'default', '/'])).toContain('made');
+  expect(await home.runOk(['workspace', 'ls', 'default'])).toContain('made');
   expect(model.authorizations).toContain(`Bearer ${SECRET}`);
 
   const { session } = ShownSchema.parse(await home.runJson(['session', 'show', 'default']));
