@@ -5,6 +5,7 @@ import type { SessionRecord } from '../late-messages.ts';
 import { Icon } from '../view/icon.tsx';
 import type { LateModel } from './late-model.ts';
 import { ManifestComparison } from './manifest-comparison.tsx';
+import { NotReadYet } from './not-read-yet.tsx';
 
 const ORIGINS: Readonly<Record<SessionRecord['rules'][number]['from'], string>> = {
   file: 'holdfast.yaml',
@@ -29,22 +30,7 @@ export function Record({ model }: { readonly model: LateModel }) {
   }, [model, reads]);
   const again = (): void => setReads((count) => count + 1);
 
-  if (record === null) {
-    return (
-      <div class="timeline loading" role="status">
-        {why === null ? (
-          'Loading…'
-        ) : (
-          <p>
-            {plain(why)}{' '}
-            <button class="link" onClick={again}>
-              Try Again
-            </button>
-          </p>
-        )}
-      </div>
-    );
-  }
+  if (record === null) return <NotReadYet why={why} again={again} />;
   return (
     <div class="timeline" tabIndex={0} role="region" aria-label="Manifest and policy">
       <div class="column record">

@@ -3,6 +3,7 @@ import { formatBytes, formatCount, plain } from '../format.ts';
 import { Icon } from '../view/icon.tsx';
 import { layoutGraph } from './graph-layout.ts';
 import type { LateModel } from './late-model.ts';
+import { NotReadYet } from './not-read-yet.tsx';
 import { SnapshotRow } from './snapshot-row.tsx';
 import { entriesOf } from './snapshot-tree.ts';
 import { useSnapshots } from './use-snapshots.ts';
@@ -51,22 +52,7 @@ export function Snapshots({ model }: { readonly model: LateModel }) {
     });
   }, [model, list, entries, layout, selected, current]);
 
-  if (list === null) {
-    return (
-      <div class="timeline loading" role="status">
-        {why === null ? (
-          'Loading…'
-        ) : (
-          <p>
-            {plain(why)}{' '}
-            <button class="link" onClick={readAgain}>
-              Try Again
-            </button>
-          </p>
-        )}
-      </div>
-    );
-  }
+  if (list === null) return <NotReadYet why={why} again={readAgain} />;
   const create = (): void => void model.page.ask('command', { command: 'createSnapshot' });
   if (list.snapshots.length === 0) {
     return (
