@@ -6,13 +6,7 @@ import { PageHarness } from './page-harness.ts';
 
 let harness: PageHarness;
 
-afterEach(async () => {
-  const faults = await harness.faults();
-  const { violations } = harness;
-  await harness.close();
-  expect(faults).toEqual([]);
-  expect(violations).toEqual([]);
-});
+afterEach(() => harness.closeWithoutFaults());
 
 /** A conversation of 3,000 prompts, of which every hundredth has the word. */
 const TOTAL = 3000;

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
-import { afterAll } from 'vitest';
+import { afterAll, expect } from 'vitest';
 import { z } from 'zod';
 import { pageDocument } from '../../../extension/page/page-document.ts';
 import { HOME_REQUESTS, TO_HOME } from '../../../webview/home-messages.ts';
@@ -172,6 +172,14 @@ export class PageHarness<
       .flatMap(({ id, nodes }) =>
         nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`),
       );
+  }
+
+  /** Closes the page, and fails if it had a serious fault of accessibility or did what it must not. */
+  async closeWithoutFaults(): Promise<void> {
+    const faults = await this.faults();
+    await this.close();
+    expect(faults).toEqual([]);
+    expect(this.violations).toEqual([]);
   }
 
   async close(): Promise<void> {

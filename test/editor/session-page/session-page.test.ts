@@ -35,13 +35,7 @@ async function picture(name: string): Promise<void> {
   await harness.page.screenshot({ path: join(editorPaths().screenshots, `session-page-${name}.png`) });
 }
 
-afterEach(async () => {
-  const faults = await harness.faults();
-  const { violations } = harness;
-  await harness.close();
-  expect(faults).toEqual([]);
-  expect(violations).toEqual([]);
-});
+afterEach(() => harness.closeWithoutFaults());
 
 /** What the page asks by itself. */
 const UNASKED: ReadonlySet<string> = new Set(['ready', 'shown', 'turnLines', 'manifests', 'manifest']);

@@ -8,13 +8,7 @@ import { PageHarness } from './page-harness.ts';
 
 let harness: PageHarness;
 
-afterEach(async () => {
-  const faults = await harness.faults();
-  const { violations } = harness;
-  await harness.close();
-  expect(faults).toEqual([]);
-  expect(violations).toEqual([]);
-});
+afterEach(() => harness.closeWithoutFaults());
 
 const id = (n: number): string =>
   `snp-${n.toString(2).padStart(16, '2').replaceAll('0', 'a').replaceAll('1', 'b')}`;
