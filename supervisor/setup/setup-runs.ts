@@ -24,6 +24,7 @@ import {
   type SetupSeed,
   type SetupSidecar,
 } from './setup-commands.ts';
+import { removeUselessImage, requireStarts } from './image-trial.ts';
 import { SetupLog } from './setup-log.ts';
 import type { TemplateCapture } from './template-capture.ts';
 
@@ -232,7 +233,7 @@ export class SetupRuns {
 
   /** Starts a sandbox from the image and runs the commands there. The image is removed if it is of no use. */
   async #tryImage({ reference }: PreparedImage, running: Running): Promise<SetupTemplate | null> {
-    const { engine, templates, log } = this.#options;
+    const { templates, log } = this.#options;
     const { id } = running.row;
     try {
       await this.#requireUsable(reference, running);
@@ -243,31 +244,14 @@ export class SetupRuns {
         .catch((left: unknown) =>
           log.warn('what a setup stored stays; the next start removes it', { setup: id, error: left }),
         );
-      const object = { objectId: reference, name: reference, sessionId: id, container: null };
-      await engine
-        .removeSandbox(id, 0)
-        .then(() => engine.removeObject({ kind: 'image', role: 'prepared', ...object }))
-        .catch((left: unknown) => log.warn('an image stays; gc removes it', { setup: id, error: left }));
+      await removeUselessImage(this.#options, id, reference);
       throw error;
     }
   }
 
-  /** What a setup leaves may not start: it was root. Nothing of the image runs but our runner. */
   async #requireUsable(image: string, { plan, row, profile, signal }: Running): Promise<void> {
-    const { engine, takesRequests } = this.#options;
     const spec = { ...sandboxOf(row, profile), image, hasSecretsFolder: plan.commands.length > 0 };
-    try {
-      signal.throwIfAborted();
-      await engine.startSandbox(spec).catch((error: unknown) => {
-        const failure = HoldfastError.from(error);
-        throw failure.code === 'engine_unavailable' ? failure : unusableError(failure.sentence, failure);
-      });
-      if (!(await takesRequests(row.id))) throw unusableError('nothing in it takes requests', undefined);
-      signal.throwIfAborted();
-    } catch (error) {
-      this.addToLog(row.id, `[image] ${HoldfastError.from(error).sentence}\n`);
-      throw error;
-    }
+    await requireStarts(this.#options, row.id, spec, (line) => this.addToLog(row.id, line), signal);
   }
 
   async #runCommands(image: string, running: Running): Promise<SetupTemplate> {
@@ -392,10 +376,6 @@ export function sandboxOf(
     },
     runtime: profile.runtime,
   };
-}
-
-export function unusableError(why: string, cause: unknown): HoldfastError {
-  return new HoldfastError('setup_failed', 'No sandbox can start from what the setup left', { why, cause });
 }
 
 export function failureOf(

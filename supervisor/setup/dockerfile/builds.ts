@@ -11,6 +11,7 @@ import { failpoint } from '../../base/failpoints.ts';
 import { proxyEnvironment } from '../../egress/environment.ts';
 import { BUILD_DOCKERFILE } from '../../engine/port.ts';
 import type { PreparedImage } from '../../engine/port.ts';
+import { removeUselessImage, requireStarts } from '../image-trial.ts';
 import type { SetupSecret } from '../secret-parts.ts';
 import { SecretRedaction } from '../secret-search.ts';
 import { SetupLog } from '../setup-log.ts';
@@ -20,7 +21,6 @@ import {
   sandboxOf,
   type SetupRequest,
   type SetupRunsOptions,
-  unusableError,
   workspaceOf,
 } from '../setup-runs.ts';
 import { resolveImages } from './base-images.ts';
@@ -236,30 +236,19 @@ export class DockerfileBuilds {
     );
   }
 
-  /** Its steps were root. Nothing of the image runs but our runner. The image is removed if it is of no use. */
+  /** The image is removed if it is of no use. */
   async #requireUsable(
     { reference }: PreparedImage,
     row: Row,
     profile: Profile,
     signal: AbortSignal,
   ): Promise<void> {
-    const { engine, takesRequests, log } = this.#options;
     const { id } = row;
+    const spec = { ...sandboxOf(row, profile), image: reference };
     try {
-      signal.throwIfAborted();
-      await engine.startSandbox({ ...sandboxOf(row, profile), image: reference }).catch((error: unknown) => {
-        const failure = HoldfastError.from(error);
-        throw failure.code === 'engine_unavailable' ? failure : unusableError(failure.sentence, failure);
-      });
-      if (!(await takesRequests(id))) throw unusableError('nothing in it takes requests', undefined);
-      signal.throwIfAborted();
+      await requireStarts(this.#options, id, spec, (line) => this.addToLog(id, line), signal);
     } catch (error) {
-      this.addToLog(id, `[image] ${HoldfastError.from(error).sentence}\n`);
-      const object = { objectId: reference, name: reference, sessionId: id, container: null };
-      await engine
-        .removeSandbox(id, 0)
-        .then(() => engine.removeObject({ kind: 'image', role: 'prepared', ...object }))
-        .catch((left: unknown) => log.warn('an image stays; gc removes it', { setup: id, error: left }));
+      await removeUselessImage(this.#options, id, reference);
       throw error;
     }
   }
