@@ -1,0 +1,70 @@
+import { join } from 'node:path';
+import type { Log } from '../../base/log.ts';
+import { SessionCredentials } from '../../egress/credentials/session-credentials.ts';
+import { Egress } from '../../egress/egress.ts';
+import { Policies } from '../../egress/policies.ts';
+import { proxyLauncher } from '../../egress/proxy-launcher.ts';
+import { ProxyProcess } from '../../egress/proxy-process.ts';
+import { nameResolver } from '../../egress/resolver.ts';
+import { sandboxOwner } from '../../engine/sandbox-owner.ts';
+import { SetupTemplates } from '../../snapshots/setup-templates.ts';
+import { EgressRules } from '../../store/egress-rules.ts';
+import { SetupRows } from '../../store/setups.ts';
+import { Setups } from '../../setup/setups.ts';
+import { SidecarClient } from '../../workspace/sidecar-client.ts';
+import type { Program } from '../program.ts';
+import type { StorageLayer } from './storage.ts';
+
+/** How long the first sandbox of a prepared image may take until it accepts requests. */
+const SETUP_READY_MS = 30_000;
+
+/** What sandboxes may reach, and the images that are prepared for them. */
+export function createNetwork(storage: StorageLayer, program: Program, log: Log) {
+  const { database, engine } = storage;
+  const credentials = new SessionCredentials(storage);
+  const egressRules = new EgressRules(database);
+  const policies = new Policies({ ...storage, rules: egressRules });
+  const egressProxy = new ProxyProcess({
+    launch: proxyLauncher({
+      startContainer: () => engine.startEgressProxy(),
+      program: join(program.builtPrograms, 'egress-proxy.cjs'),
+      log: log.child('egress'),
+    }),
+    log: log.child('egress'),
+  });
+  const egress = new Egress({
+    ...storage,
+    policies,
+    proxy: egressProxy,
+    credentials,
+    dial: (sessionId) => engine.dial(sessionId),
+    resolve: nameResolver(process.env),
+    reportElsewhere: (id, entries) => setups.reportEgress(id, entries),
+    log: log.child('egress'),
+  });
+  const setupTemplates = new SetupTemplates({
+    ...storage,
+    dial: (id) => engine.dial(id),
+    templateOf: (image) => setups.templateOf(image),
+  });
+  const setups: Setups = new Setups({
+    ...storage,
+    ...{ policies, egress },
+    rows: new SetupRows(database),
+    templates: setupTemplates,
+    connect: (id) => SidecarClient.connect(() => engine.dial(id), id),
+    owner: () => sandboxOwner(engine, () => storage.sessions.allocateUid()),
+    takesRequests: async (id) => {
+      const client = await SidecarClient.connect(() => engine.dial(id), id);
+      try {
+        return await client.agentReady(SETUP_READY_MS);
+      } finally {
+        client.close();
+      }
+    },
+    log: log.child('setup'),
+  });
+  return { policies, egress, egressProxy, egressRules, setups, setupTemplates };
+}
+
+export type NetworkLayer = ReturnType<typeof createNetwork>;
