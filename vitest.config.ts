@@ -68,7 +68,12 @@ const needsDocker = {
 /** After the others: VS Code and its browser would keep them from the processor. */
 const needsEditor = {
   ...needsDocker,
-  globalSetup: ['test/setup/built-program.ts', 'test/setup/docker.ts', 'test/setup/editor.ts'],
+  globalSetup: [
+    'test/setup/built-program.ts',
+    'test/setup/docker.ts',
+    'test/setup/ssh-server.ts',
+    'test/setup/editor.ts',
+  ],
   testTimeout: 300_000,
   hookTimeout: 240_000,
   maxWorkers: Math.max(2, PROCESSORS - 1),

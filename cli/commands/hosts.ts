@@ -1,6 +1,7 @@
 import { dirname, join } from 'node:path';
 import type { Command } from 'commander';
 import { HostList } from '../../hosts/base/host-list.ts';
+import { isRefusedByMachine } from '../../hosts/far/survey.ts';
 import type { Host } from '../../hosts/base/host-list.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Context } from '../context.ts';
@@ -38,7 +39,7 @@ function registerAdd(registry: Registry, group: Command): void {
       const isNew = !list.all().some((host) => host.name === name);
       const host = list.add(name, destination, new Date(context.io.now()));
       const images = options.connect ? await prepareOrForget(context, list, host, isNew) : null;
-      if (context.json) await context.printJson({ host, images });
+      if (context.json) await context.printJson({ host: list.get(host.name), images });
       else {
         await context.print(`${context.style.bold(host.name)} is ${sanitizeLine(host.destination)}`);
         await context.printHint(`Use it with any command: holdfast session list --host ${host.name}`);
@@ -48,26 +49,46 @@ function registerAdd(registry: Registry, group: Command): void {
   );
 }
 
-/** A host that cannot be reached at all was a typing error: it is not kept. */
+/** A new host whose login failed was a typing error: it is not kept. One that lacks something is, so that it can be put right. */
 async function prepareOrForget(context: Context, list: HostList, host: Host, isNew: boolean) {
   try {
     return await prepareHost(context, host.name);
   } catch (error) {
+    const isReached = list.all().some(({ name, problem }) => name === host.name && problem !== undefined);
+    if (isReached) throw isNew ? keptAnyway(host.name, HoldfastError.from(error)) : error;
     if (isNew) list.remove(host.name);
     throw error;
   }
+}
+
+function keptAnyway(name: string, { code, message, why, next, details }: HoldfastError): HoldfastError {
+  return new HoldfastError(code, `${name} was added, but cannot be used yet: ${message}`, {
+    why,
+    next: `${next === undefined ? '' : `${next}; `}then \`holdfast host update ${name}\``,
+    details,
+  });
 }
 
 async function prepareHost(context: Context, name: string) {
   const { surveyHost } = await import('../../hosts/connector/connect-host.ts');
   const { hostOptions } = await import('../dial-host.ts');
   const { ensureHostImages } = await import('../../hosts/connector/host-images.ts');
+  const list = new HostList(context.home);
   context.progress.begin(`Connecting to ${name}`);
+  let isReached = false;
   try {
     const survey = await surveyHost(hostOptions(context, name), context.interrupted);
+    isReached = true;
     requireDocker(name, survey['docker'], survey['user']);
     const imageTool = [process.execPath, join(dirname(import.meta.filename), 'setup/images.cjs')];
-    return await ensureHostImages({ ...hostOptions(context, name), imageTool }, context.interrupted);
+    const images = await ensureHostImages({ ...hostOptions(context, name), imageTool }, context.interrupted);
+    list.setProblem(name, null);
+    return images;
+  } catch (error) {
+    const failure = HoldfastError.from(error);
+    if (failure.code !== 'cancelled' && (isReached || isRefusedByMachine(failure)))
+      list.setProblem(name, failure.why ?? failure.message);
+    throw failure;
   } finally {
     context.progress.end();
   }
@@ -111,6 +132,9 @@ function registerList(registry: Registry, group: Command): void {
       const columns = [
         { title: 'NAME', value: (host: Host) => host.name, paint: () => context.style.bold },
         { title: 'DESTINATION', value: (host: Host) => host.destination },
+        ...(hosts.some(({ problem }) => problem !== undefined)
+          ? [{ title: 'LACKS', value: ({ problem }: Host) => sanitizeLine(problem ?? '') }]
+          : []),
       ];
       await context.print(
         ...formatTable<Host>(hosts, columns, { width: context.stdout.columns, header: context.style.dim }),

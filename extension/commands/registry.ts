@@ -2,6 +2,8 @@ import { ProgressLocation, commands, window } from 'vscode';
 import type { Disposable } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Connection } from '../connection/connection.ts';
+import type { HostConnection } from '../connection/host-connection.ts';
+import { hostForNew, hostOfTarget } from '../connection/target-host.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import type { Notifications } from './notifications.ts';
 import { completeWalkthroughStep } from './walkthrough.ts';
@@ -37,7 +39,9 @@ export class CommandRegistry implements Disposable {
    */
   async #run(id: CommandId, handler: CommandHandler, args: readonly unknown[]): Promise<unknown> {
     try {
-      if (!(await this.#isPossible(id))) return undefined;
+      // A person whose own machine has no engine works on other hosts.
+      const host = hostOfTarget(this.#connection, args[0]) ?? hostForNew(this.#connection);
+      if (!(await this.#isPossible(id, host))) return undefined;
       const outcome = await handler(...args);
       completeWalkthroughStep(id, outcome);
       return outcome;
@@ -49,34 +53,33 @@ export class CommandRegistry implements Disposable {
     }
   }
 
-  async #isPossible(id: CommandId): Promise<boolean> {
-    const { state } = this.#connection;
+  async #isPossible(id: CommandId, host: HostConnection): Promise<boolean> {
+    const { state } = host;
     switch (availabilityIn(COMMANDS[id], state.kind)) {
       case 'run':
         return true;
       case 'wait':
-        await this.#connected('Waiting for the supervisor');
-        return this.#isPossibleNow(id);
+        await this.#connected('Waiting for the supervisor', host);
+        return this.#isPossibleNow(id, host);
       case 'start':
-        this.#connection.retry();
-        await this.#connected('Starting the supervisor');
-        return this.#isPossibleNow(id);
+        host.retry();
+        await this.#connected('Starting the supervisor', host);
+        return this.#isPossibleNow(id, host);
       case 'explain':
         this.#notices.showUnavailable(state);
         return false;
     }
   }
 
-  #isPossibleNow(id: CommandId): boolean {
-    const { state } = this.#connection;
+  #isPossibleNow(id: CommandId, { state }: HostConnection): boolean {
     if (availabilityIn(COMMANDS[id], state.kind) === 'run') return true;
     this.#notices.showUnavailable(state);
     return false;
   }
 
-  async #connected(title: string): Promise<void> {
+  async #connected(title: string, host: HostConnection): Promise<void> {
     await window.withProgress({ location: ProgressLocation.Window, title: `Holdfast: ${title}` }, () =>
-      this.#connection.ready(),
+      host.ready(),
     );
   }
 }

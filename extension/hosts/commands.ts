@@ -1,9 +1,10 @@
 import { join } from 'node:path';
-import { ProgressLocation, window } from 'vscode';
+import { ProgressLocation, commands, window } from 'vscode';
 import type { CancellationToken } from 'vscode';
 import { formatDestination, parseDestination } from '../../hosts/base/destination.ts';
 import { HostList, suggestHostName } from '../../hosts/base/host-list.ts';
 import { ensureHostImages } from '../../hosts/connector/host-images.ts';
+import { isRefusedByMachine } from '../../hosts/far/survey.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { CommandHandler } from '../commands/registry.ts';
@@ -20,6 +21,8 @@ export interface HostCommandsOptions {
   readonly extensionPath: string;
   readonly program: () => Promise<SupervisorProgram>;
 }
+
+const NEW_SESSION = 'New Session';
 
 type Report = (stage: string) => void;
 
@@ -58,13 +61,14 @@ export class HostCommands {
         await this.#bringImages(name, report, signal);
       });
     } catch (error) {
-      // A host that was never reached was a typing error.
-      if (isNew && host.homeId === undefined) {
+      // A host whose login failed was a typing error.
+      if (isNew && host.homeId === undefined && !isRefusedByMachine(HoldfastError.from(error))) {
         list.remove(name);
         connection.forgetRemoved();
       }
       throw error;
     }
+    offerNewSession(host);
     return name;
   }
 
@@ -153,6 +157,13 @@ export class HostCommands {
       },
     );
   }
+}
+
+/** Most people connect to a host to begin something there. */
+function offerNewSession({ name }: HostConnection): void {
+  void window.showInformationMessage(`Connected to ${name}.`, NEW_SESSION).then((choice) => {
+    if (choice === NEW_SESSION) void commands.executeCommand('holdfast.newSession', { host: name });
+  });
 }
 
 /** The host in the argument of a command: an entry of the view, or a name that a program gives. */

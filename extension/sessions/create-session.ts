@@ -9,6 +9,7 @@ import { ProfileNameSchema } from '../../protocol/profile.ts';
 import type { Connection } from '../connection/connection.ts';
 import type { HostConnection } from '../connection/host-connection.ts';
 import { onHost } from '../connection/host-status.ts';
+import { hostForNew, hostOfTarget } from '../connection/target-host.ts';
 import { sanitize } from '../base/sanitize.ts';
 
 const PROFILE_FILE = 'holdfast.yaml';
@@ -29,7 +30,8 @@ const MANAGE_TRUST = 'Manage Trust';
 
 /**
  * Creates a session of a profile, of an open folder, or of the example. Undefined where the person cancels or chooses
- * to do something else first. `example`: the folder of an agent that needs nothing but its image.
+ * to do something else first. `given`: a host of the Sessions view, or, from a program, the name of a profile; default:
+ * where something new begins. `example`: the folder of an agent that needs nothing but its image.
  */
 export async function createSession(
   connection: Connection,
@@ -37,7 +39,7 @@ export async function createSession(
   example: string,
 ): Promise<Session | undefined> {
   // Kept: the window's folders may be others when the person has chosen.
-  const host = connection.own;
+  const host = hostOfTarget(connection, given) ?? hostForNew(connection);
   const title = onHost('New Session', host.name, connection.known.length);
   const choice = typeof given === 'string' ? { profile: given } : await pick(host, title, example);
   if (choice === undefined) return undefined;

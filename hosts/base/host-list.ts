@@ -19,6 +19,7 @@ import { formatDestination, parseDestination } from './destination.ts';
 export const LOCAL = 'local';
 const MAX_HOSTS = 200;
 const MAX_FILE_BYTES = 1024 * 1024;
+const MAX_PROBLEM = 500;
 
 export const HostNameSchema = z
   .string()
@@ -34,6 +35,8 @@ export const HostSchema = z.object({
   addedAt: z.string().max(40),
   /** The id of the home there, once a client has connected: links name it. */
   homeId: HomeIdSchema.optional(),
+  /** Why Holdfast or its images could not be brought there at the last try. */
+  problem: z.string().max(MAX_PROBLEM).optional(),
 });
 export type Host = z.infer<typeof HostSchema>;
 
@@ -140,6 +143,16 @@ export class HostList {
     if (host !== undefined && host.homeId !== homeId)
       this.#write(hosts.map((one) => (one === host ? { ...host, homeId } : one)));
     return true;
+  }
+
+  /** Null: everything was brought there. Writes nothing where that is known, or the host has been removed. */
+  setProblem(name: string, problem: string | null): void {
+    const hosts = this.all();
+    const host = hosts.find((one) => one.name === name);
+    if (host === undefined || (host.problem ?? null) === problem) return;
+    const { problem: _, ...plain } = host;
+    const changed = problem === null ? plain : { ...plain, problem: problem.slice(0, MAX_PROBLEM) };
+    this.#write(hosts.map((one) => (one === host ? changed : one)));
   }
 
   #write(hosts: readonly Host[]): void {

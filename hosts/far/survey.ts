@@ -60,11 +60,18 @@ export function architectureOf(survey: Survey): Architecture | undefined {
 /** Our program takes some 10 MiB and Node 130 MiB, twice while they are unpacked. */
 const NEEDED_KIB = { program: 32 * 1024, node: 320 * 1024 } as const;
 
+const REFUSED = 'refusedByMachine';
+
+/** Whether the login worked, and the machine as it is cannot run the program. */
+export function isRefusedByMachine({ details }: HoldfastError): boolean {
+  return details?.[REFUSED] === true;
+}
+
 /** Why the program cannot be brought to this machine; undefined if it can. */
 export function obstacle(host: Host, survey: Survey): HoldfastError | undefined {
   const what = `Holdfast cannot run on ${host.name}`;
   const refuse = (code: HoldfastError['code'], why: string, next: string): HoldfastError =>
-    new HoldfastError(code, what, { why, next });
+    new HoldfastError(code, what, { why, next, details: { [REFUSED]: true } });
   if (survey.system !== 'Linux')
     return refuse(
       'not_supported',

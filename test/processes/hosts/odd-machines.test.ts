@@ -167,8 +167,13 @@ describe.skipIf(SSHD === undefined).concurrent('an odd machine (needs sshd)', { 
     const added = await near.run('host', 'add', 'bare', server.destination);
     expect(added.code).toBe(1);
     expect(added.stderr).toContain(
-      'bare has no Docker that this user can use; no Docker engine runs there; install Docker there, or start it',
+      'bare was added, but cannot be used yet: bare has no Docker that this user can use; no Docker engine runs there; install Docker there, or start it; then `holdfast host update bare`',
     );
+    // It is kept, so that it can be examined and tried again.
+    const listed = await near.run('host', 'list');
+    expect(listed.stdout).toMatch(/bare .*127\.0\.0\.1.* no Docker engine runs there/);
+    expect((await near.run('host', 'doctor', 'bare')).stdout).toMatch(/host docker.*no engine runs there/);
+    expect(await near.run('profiles', '--host', 'bare', '--json')).toMatchObject(NOTHING_THERE);
     expect(await near.run('profiles', '--host', 'far', '--json')).toMatchObject(NOTHING_THERE);
     const doctor = await near.run('host', 'doctor', 'far');
     expect(doctor.code).toBe(1);
@@ -200,7 +205,7 @@ describe.skipIf(SSHD === undefined).concurrent('an odd machine (needs sshd)', { 
     const added = await near.run('host', 'add', 'other', server.destination);
     expect(added.code).toBe(1);
     expect(added.stderr).toMatch(
-      /other has no Docker that this user can use; \S+ may not use its socket; add the user to the group docker there \(`sudo usermod -aG docker \S+`\), or set up rootless Docker/,
+      /other was added, but cannot be used yet: other has no Docker that this user can use; \S+ may not use its socket; add the user to the group docker there \(`sudo usermod -aG docker \S+`\), or set up rootless Docker/,
     );
     expect(await near.run('profiles', '--host', 'far', '--json')).toMatchObject(NOTHING_THERE);
   });
