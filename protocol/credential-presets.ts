@@ -90,3 +90,4 @@ export const CREDENTIAL_PRESETS = {
 } as const satisfies Record<string, CredentialPreset>;
 
 export type CredentialPresetName = keyof typeof CREDENTIAL_PRESETS;
+export const CREDENTIAL_PRESET_NAMES = Object.keys(CREDENTIAL_PRESETS) as CredentialPresetName[];

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import {
+  CREDENTIAL_PRESET_NAMES,
   CREDENTIAL_PRESETS,
   type CredentialPresetName,
   type CredentialUse,
@@ -25,12 +26,9 @@ export interface CredentialLimits {
 }
 export const CREDENTIAL_LIMITS: CredentialLimits = { requests: 600, bytes: 20 * 2 ** 30, concurrent: 64 };
 
-const PRESET_NAMES = Object.keys(CREDENTIAL_PRESETS);
-const PresetNameSchema = z
-  .string()
-  .refine((name): name is CredentialPresetName => PRESET_NAMES.includes(name), {
-    message: `one of ${PRESET_NAMES.join(', ')}, or { host, secret, as }`,
-  });
+const PresetNameSchema = z.enum(CREDENTIAL_PRESET_NAMES, {
+  error: `one of ${CREDENTIAL_PRESET_NAMES.join(', ')}, or { host, secret, as }`,
+});
 
 /** A host with a certificate of its own: a name or an address, and a port if it is not 443. */
 const CredentialHostSchema = z

@@ -1,4 +1,5 @@
 import { PRESETS } from './index.ts';
+import type { Preset } from './preset.ts';
 import { isPresetName, PRESET_NAMES } from './names.ts';
 
 /** How a preset runs its agent if the profile does not say: as a conversation. */
@@ -10,7 +11,7 @@ const USUAL_PROTOCOL = 'acp';
  */
 export function applyPreset(value: unknown): unknown {
   if (!isMapping(value) || !isMapping(value['agent'])) return value;
-  const { agent, env } = value;
+  const { agent, env, credentials } = value;
   const name = agent['preset'];
   if (name === undefined) return value;
   // With an unknown name, that name is what has to be reported, and not what is missing without it.
@@ -27,8 +28,14 @@ export function applyPreset(value: unknown): unknown {
   return {
     ...value,
     agent: { state: preset.state, caches: preset.caches, ...started, ...agent, protocol },
-    ...(env === undefined || isMapping(env) ? { env: { ...preset.env, ...env } } : {}),
+    ...(env === undefined || isMapping(env)
+      ? { env: { ...preset.env, ...(isNamed(preset, credentials) ? preset.credential.env : {}), ...env } }
+      : {}),
   };
+}
+
+function isNamed({ credential }: Preset, credentials: unknown): boolean {
+  return Array.isArray(credentials) && credentials.includes(credential.name);
 }
 
 function isMapping(value: unknown): value is Record<string, unknown> {

@@ -2,7 +2,7 @@ import type { Preset } from './preset.ts';
 
 export const claude: Preset = {
   title: 'Claude Code',
-  packages: ['@anthropic-ai/claude-code', '@agentclientprotocol/claude-agent-acp'],
+  packages: ['@anthropic-ai/claude-code@2.1.316', '@agentclientprotocol/claude-agent-acp@0.100.0'],
   triedWith: '2.1.316',
   acp: ['claude-agent-acp'],
   command: ['claude', '--dangerously-skip-permissions', '-p'],
@@ -19,6 +19,7 @@ export const claude: Preset = {
     '.claude.json',
   ],
   endpoint: { baseUrl: 'ANTHROPIC_BASE_URL', key: 'ANTHROPIC_API_KEY' },
+  credential: { name: 'anthropic', env: {} },
   env: { CLAUDE_CODE_MAX_RETRIES: '1', DISABLE_AUTOUPDATER: '1' },
   hosts: {
     model: ['api.anthropic.com'],

@@ -1,8 +1,9 @@
+import { CREDENTIAL_PRESETS } from '../credential-presets.ts';
 import type { Preset } from './preset.ts';
 
 export const codex: Preset = {
   title: 'Codex',
-  packages: ['@openai/codex', '@agentclientprotocol/codex-acp'],
+  packages: ['@openai/codex@0.166.0', '@agentclientprotocol/codex-acp@2.6.0'],
   triedWith: '0.166.0',
   acp: ['codex-acp'],
   command: ['codex', 'exec', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox'],
@@ -19,6 +20,22 @@ export const codex: Preset = {
   signIn: ['.codex/auth.json'],
   configuration: ['.codex/AGENTS.md', '.codex/config.toml', '.codex/prompts', '.codex/skills'],
   endpoint: null,
+  credential: {
+    name: 'openai',
+    env: {
+      MODEL_PROVIDER: 'holdfast',
+      CODEX_CONFIG: JSON.stringify({
+        model_providers: {
+          holdfast: {
+            name: 'OpenAI',
+            base_url: `http://127.0.0.1:${CREDENTIAL_PRESETS.openai.port}/v1`,
+            env_key: 'OPENAI_API_KEY',
+            wire_api: 'responses',
+          },
+        },
+      }),
+    },
+  },
   env: {},
   hosts: {
     model: ['api.openai.com'],

@@ -2,7 +2,7 @@ import type { Preset } from './preset.ts';
 
 export const gemini: Preset = {
   title: 'Gemini CLI',
-  packages: ['@google/gemini-cli'],
+  packages: ['@google/gemini-cli@0.61.0'],
   triedWith: '0.61.0',
   acp: ['gemini', '--experimental-acp'],
   command: ['gemini', '--yolo', '--skip-trust', '-p'],
@@ -12,6 +12,7 @@ export const gemini: Preset = {
   signIn: ['.gemini/oauth_creds.json', '.gemini/google_accounts.json', '.gemini/mcp-oauth-tokens.json'],
   configuration: ['.gemini/GEMINI.md', '.gemini/settings.json', '.gemini/commands'],
   endpoint: { baseUrl: 'GOOGLE_GEMINI_BASE_URL', key: 'GEMINI_API_KEY' },
+  credential: { name: 'gemini', env: {} },
   env: {},
   hosts: {
     model: ['generativelanguage.googleapis.com'],

@@ -2,7 +2,7 @@ import type { Preset } from './preset.ts';
 
 export const opencode: Preset = {
   title: 'OpenCode',
-  packages: ['opencode-ai'],
+  packages: ['opencode-ai@1.18.33'],
   triedWith: '1.18.33',
   acp: ['opencode', 'acp'],
   command: ['opencode', 'run'],
@@ -18,6 +18,20 @@ export const opencode: Preset = {
     '.config/opencode/skills',
   ],
   endpoint: null,
+  credential: {
+    name: 'anthropic',
+    env: {
+      OPENCODE_CONFIG_CONTENT: JSON.stringify({
+        model: 'anthropic/claude-sonnet-4-5',
+        provider: {
+          anthropic: {
+            options: { baseURL: '{env:ANTHROPIC_BASE_URL}/v1', apiKey: '{env:ANTHROPIC_API_KEY}' },
+            models: { 'claude-sonnet-4-5': {} },
+          },
+        },
+      }),
+    },
+  },
   env: { OPENCODE_DISABLE_MODELS_FETCH: '1', OPENCODE_DISABLE_AUTOUPDATE: '1' },
   hosts: {
     model: ['opencode.ai'],

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { CREDENTIAL_PRESET_NAMES } from '../credential-presets.ts';
 import { HomePathSchema } from '../agent-home.ts';
 
 /**
@@ -8,8 +9,8 @@ import { HomePathSchema } from '../agent-home.ts';
 export const PresetSchema = z.strictObject({
   /** The program's own name, for people. */
   title: z.string().min(1),
-  /** The npm packages that an image needs, the first one with the program. */
-  packages: z.array(z.string().min(1)).min(1),
+  /** The npm packages that it needs, in the versions that were tried, the first one with the program. `setup.packages: auto` installs them. */
+  packages: z.array(z.string().regex(/^(@[^@/]+\/)?[^@/]+@\d+\.\d+\.\d+$/)).min(1),
   /** The version that this was tried with. */
   triedWith: z.string().regex(/^\d+\.\d+\.\d+$/),
   /** Speaks the Agent Client Protocol on its standard input and output. */
@@ -26,6 +27,11 @@ export const PresetSchema = z.strictObject({
   configuration: z.array(HomePathSchema),
   /** The variables of its endpoint and its key; null if it reads them from a file only. */
   endpoint: z.strictObject({ baseUrl: z.string(), key: z.string() }).nullable(),
+  /** The entry of `credentials` that its model usually needs, and the variables that a profile with that entry gets. */
+  credential: z.strictObject({
+    name: z.enum(CREDENTIAL_PRESET_NAMES),
+    env: z.record(z.string(), z.string()),
+  }),
   /** Variables that quieten it or that it needs in a sandbox. */
   env: z.record(z.string(), z.string()),
   /** Hosts that it calls: for its model, and without being asked. */

@@ -2,7 +2,7 @@ import type { Preset } from './preset.ts';
 
 export const qwen: Preset = {
   title: 'Qwen Code',
-  packages: ['@qwen-code/qwen-code'],
+  packages: ['@qwen-code/qwen-code@0.24.4'],
   triedWith: '0.24.4',
   acp: ['qwen', '--acp'],
   command: ['qwen', '--yolo', '-p'],
@@ -12,6 +12,7 @@ export const qwen: Preset = {
   signIn: ['.qwen/oauth_creds.json'],
   configuration: ['.qwen/QWEN.md', '.qwen/settings.json', '.qwen/commands', '.qwen/skills', '.qwen/agents'],
   endpoint: { baseUrl: 'OPENAI_BASE_URL', key: 'OPENAI_API_KEY' },
+  credential: { name: 'openai', env: { OPENAI_MODEL: 'gpt-5' } },
   env: {},
   hosts: { model: ['dashscope.aliyuncs.com'], unasked: [] },
   quirks: [

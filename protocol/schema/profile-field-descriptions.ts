@@ -60,7 +60,7 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   setup:
     'What is installed once, at deploy, before any session starts: it becomes the image of the sandboxes. Docs: docs/setup.md.',
   'setup.packages':
-    'Packages to install as root, each a name with an optional version; or auto: those that package.json, requirements.txt and pyproject.toml name.',
+    'Packages to install as root, each a name with an optional version; or auto: those of the preset, and those that package.json, requirements.txt and pyproject.toml name.',
   'setup.packages.*.apt': 'Debian packages, such as ripgrep or git=1:2.47.3-0+deb13u1.',
   'setup.packages.*.npm': 'Global npm packages, such as typescript@5.9.',
   'setup.packages.*.pip': 'Python packages, such as ruff==0.14.',

@@ -3,7 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { checkProfile } from '../../../supervisor/profiles/read.ts';
-import { findPackages, withProjectPackages } from '../../../supervisor/profiles/project-packages.ts';
+import { PRESETS } from '../../../protocol/presets/index.ts';
+import { findPackages } from '../../../project/packages.ts';
+import { withProjectPackages } from '../../../supervisor/profiles/project-packages.ts';
 import { planSetup } from '../../../supervisor/setup/plan.ts';
 
 let folder: string;
@@ -40,6 +42,20 @@ test('packages are those that the files of a project name, and the rest is said'
     'left out of requirements.txt, because it is no name with a version: ./local',
     'left out of requirements.txt, because it is no name with a version: x @ https://example.org/x.whl',
     'pip, from pyproject.toml: rich>=13 ruff==0.14',
+  ]);
+});
+
+test('the packages of a preset come first, and the project cannot name another version of them', async () => {
+  const profile = checkProfile(
+    'name: coder\nagent: { preset: claude }\npersistence: persistent\nsetup: { packages: auto }\n',
+  );
+  await write('package.json', '{"dependencies": {"@anthropic-ai/claude-code": "0.0.1", "preact": "10.2.0"}}');
+  const found = await withProjectPackages(profile, folder);
+  const own = PRESETS.claude.packages;
+  expect(found.profile.setup?.packages).toEqual({ npm: [...own, 'preact@10.2.0'] });
+  expect(found.notes).toEqual([
+    `npm, for the agent: ${own.join(' ')}`,
+    'npm, from package.json: preact@10.2.0',
   ]);
 });
 
