@@ -1,5 +1,17 @@
 import { foldName } from './folded-name.ts';
 import {
+  CI_FAMILY,
+  MORE_BUILD_FAMILY,
+  MORE_BUILD_FILES,
+  MORE_CI_FILES,
+  MORE_CI_FOLDERS,
+  MORE_DEPENDENCY_FILES,
+  OBEYED_ENDINGS,
+  OBEYED_FAMILY,
+  OBEYED_FILES,
+  OBEYED_FOLDERS,
+} from './obeyed-names.ts';
+import {
   BARE_REPOSITORY,
   BINARY_NAME,
   BUILD_ENDINGS,
@@ -73,13 +85,17 @@ export function risksOf(entry: RiskyEntry): Risk[] {
   const folders = names.slice(0, -1);
   const { newMode, oldMode, newBytes, type } = entry;
   const found = new Set<Risk>();
-  const isOrIsIn = (set: ReadonlySet<string>): boolean => names.some((name) => set.has(name));
+  const isOrIsIn = (...sets: readonly ReadonlySet<string>[]): boolean =>
+    names.some((name) => sets.some((set) => set.has(name)));
+  const endsIn = (endings: readonly string[]): boolean => endings.some((ending) => own.endsWith(ending));
 
-  if (isOrIsIn(EXECUTING_FOLDERS) || names.some((name) => EXECUTING_FILES.has(name))) found.add('executes');
-  if (EXECUTING_FAMILY.test(own)) found.add('executes');
-  if (EXECUTING_ENDINGS.some((ending) => own.endsWith(ending))) found.add('executes');
-  const isBuild = BUILD_FILES.has(own) || BUILD_ENDINGS.some((ending) => own.endsWith(ending));
-  if (type !== 'directory' && (isBuild || BUILD_FAMILY.test(own))) found.add('executes');
+  if (names.some(isObeyed)) found.add('executes');
+  if (EXECUTING_FAMILY.test(own) || OBEYED_FAMILY.test(own)) found.add('executes');
+  if (endsIn(EXECUTING_ENDINGS) || endsIn(OBEYED_ENDINGS)) found.add('executes');
+  const isBuild = BUILD_FILES.has(own) || MORE_BUILD_FILES.has(own) || endsIn(BUILD_ENDINGS);
+  if (type !== 'directory' && (isBuild || BUILD_FAMILY.test(own) || MORE_BUILD_FAMILY.test(own)))
+    found.add('executes');
+  if (names.some((name) => SHORT_NAME.test(name))) found.add('executes');
   if (BARE_REPOSITORY.has(own) || GIT_HOOK.test(own)) found.add('executes');
   // Git reads the configuration of whatever looks like a repository, and this may be made one.
   if (own === 'config' && (folders.at(-1) ?? '').endsWith('git')) found.add('executes');
@@ -90,12 +106,10 @@ export function risksOf(entry: RiskyEntry): Risk[] {
   if (type === 'symlink' && mayLeaveTree(entry.link ?? null, folders.length)) found.add('outside');
   // Whatever writes through a harmless name would write git's hooks, or what an editor obeys.
   const target = type === 'symlink' ? targetNames(entry.link ?? null) : [];
-  if (
-    target.some((name) => EXECUTING_FOLDERS.has(name) || EXECUTING_FILES.has(name) || name.endsWith('.git'))
-  )
-    found.add('executes');
-  if (isOrIsIn(CI_FOLDERS) || names.some((name) => CI_FILES.has(name))) found.add('ci');
-  if (DEPENDENCY_FILES.has(own) || DEPENDENCY_NAME.test(own)) found.add('dependencies');
+  if (target.some((name) => isObeyed(name) || name.endsWith('.git'))) found.add('executes');
+  if (isOrIsIn(CI_FOLDERS, MORE_CI_FOLDERS, CI_FILES, MORE_CI_FILES) || CI_FAMILY.test(own)) found.add('ci');
+  if (DEPENDENCY_FILES.has(own) || MORE_DEPENDENCY_FILES.has(own) || DEPENDENCY_NAME.test(own))
+    found.add('dependencies');
   if (oldMode !== null && newMode !== null && oldMode !== newMode && type !== 'symlink') found.add('mode');
   if ((newBytes ?? 0) >= LARGE_FILE_BYTES) found.add('large');
   const isBinary = entry.isBinary ?? (type === 'file' && BINARY_NAME.test(own));
@@ -103,6 +117,14 @@ export function risksOf(entry: RiskyEntry): Risk[] {
   if (isOrIsIn(GENERATED_FOLDERS) || GENERATED_ENDINGS.some((ending) => own.endsWith(ending)))
     found.add('generated');
   return RISKS.filter((risk) => found.has(risk));
+}
+
+/** A name that NTFS may take for any longer one of the folder: `VSCODE~1` for `.vscode`. */
+const SHORT_NAME = /^[^~]{1,8}~\d{1,4}(\.[^.]{0,3})?$/;
+
+/** Whether programs obey what is called so, or what is in a folder of this name. */
+function isObeyed(name: string): boolean {
+  return [EXECUTING_FOLDERS, EXECUTING_FILES, OBEYED_FOLDERS, OBEYED_FILES].some((set) => set.has(name));
 }
 
 /** The names in the target of a link, folded. Backslashes separate names on some machines. */
@@ -132,8 +154,12 @@ function mayLeaveTree(link: Uint8Array | null, depth: number): boolean {
   return ups > depth;
 }
 
-/** The lower, the more dangerous; paths without risks come last. */
+/**
+ * The lower, the more dangerous; paths without risks come last. What a program made comes after what has the same risk, so that
+ * installed packages do not hide a hook.
+ */
 export function riskRank(risks: readonly Risk[]): number {
-  const ranks = risks.map((risk) => RISKS.indexOf(risk));
-  return ranks.length === 0 ? RISKS.length : Math.min(...ranks);
+  const [first] = risks;
+  if (first === undefined) return RISKS.length;
+  return Math.min(...risks.map((risk) => RISKS.indexOf(risk))) + (risks.includes('generated') ? 0.5 : 0);
 }

@@ -117,6 +117,100 @@ test.each([
   expect(risks(path)[0]).toBe('executes');
 });
 
+test.each([
+  ['other repositories', '.hg/hgrc .jj/repo/config.toml .svn/wc.db .git-hooks/pre-push'],
+  [
+    'npm, pnpm, yarn, bun',
+    '.npmrc .pnpmfile.cjs pnpm-workspace.yaml .yarnrc.yml bunfig.toml node_modules/x/index.js',
+  ],
+  [
+    'TypeScript',
+    'tsconfig.json packages/a/tsconfig.build.json jsconfig.json angular.json turbo.jsonc project.json',
+  ],
+  [
+    'linters',
+    '.eslintrc .eslintrc.json .prettierrc .stylelintrc.yml .oxlintrc.json .babelrc .mocharc.json tslint.json',
+  ],
+  [
+    'Python',
+    'conftest.py pip.conf uv.toml poetry.toml .venv/bin/x venv/pyvenv.cfg .pylintrc mypy.ini .flake8 .pdbrc',
+  ],
+  [
+    'more Python',
+    'a/site-packages/x.py .ropeproject/config.py jupyter_server_config.py docs/conf.py hatch_build.py',
+  ],
+  [
+    'Rust',
+    'build.rs .cargo/config.toml rust-toolchain rust-toolchain.toml rust-analyzer.toml rust-project.json',
+  ],
+  [
+    'Java',
+    'gradle/wrapper/gradle-wrapper.jar gradle/wrapper/gradle-wrapper.properties buildSrc/x.java .project .bsp/sbt.json',
+  ],
+  [
+    'more Java',
+    '.mvn/extensions.xml .classpath .factorypath a/.settings/x.prefs x.iml .bloop/a.json .run/a.run.xml',
+  ],
+  ['C and C++', 'compile_commands.json .clangd configure.ac x.m4 autogen.sh build.ninja .ycm_extra_conf.py'],
+  [
+    'Bazel and others',
+    '.bazelrc user.bazelrc .bazelversion .bazeliskrc .buckconfig x.bxl TARGETS tupfile jamroot',
+  ],
+  [
+    'Apple',
+    'A.xcodeproj/project.pbxproj A.xcworkspace/contents.xcworkspacedata Package@swift-6.0.swift buildServer.json',
+  ],
+  [
+    '.NET',
+    'Properties/launchSettings.json x.runsettings omnisharp.json Directory.Build.rsp x.esproj dotnet-tools.json',
+  ],
+  ['Ruby', 'lib/tasks/a.rake config.ru .irbrc .pryrc .rspec .rubocop.yml Guardfile Rakefile.rb'],
+  ['PHP', 'composer.json .user.ini .htaccess phpstan.neon .php-cs-fixer.dist.php rector.php grumphp.yml'],
+  ['Elixir and Erlang', '.iex.exs .formatter.exs config/runtime.exs .erlang rebar.config.script'],
+  ['R, Julia, Lua', '.Rprofile .RData x.Rproj Project.toml .luacheckrc .luarc.json'],
+  ['Haskell and OCaml', '.ghci hie.yaml cabal.project.local .ocamlinit .merlin Setup.lhs'],
+  [
+    'hooks of commits',
+    'lefthook.yml .husky/pre-commit .simple-git-hooks.json hk.pkl .gitlint .rusty-hook.toml',
+  ],
+  [
+    'versions of tools',
+    '.envrc .env.local mise/config.toml .tool-versions .nvmrc .prototools .python-version',
+  ],
+  ['environments', 'devenv.nix devshell.toml .flox/env.json .shadowenv.d/x guix.scm pixi.toml'],
+  [
+    'editors',
+    '.lazy.lua .nvim/init.lua .helix/languages.toml .dir-locals-2.el .vs/x.json .neoconf.json .zed/tasks.json',
+  ],
+  [
+    'agents',
+    'CLAUDE.md CLAUDE.local.md AGENTS.md .clinerules/a.md SKILL.md .agent/rules/a.md .kilocode/mcp.json',
+  ],
+  [
+    'MCP entries',
+    '.mcp.json mcp.json .cursor/mcp.json .claude-plugin/plugin.json .junie/mcp/mcp.json .idx/dev.nix',
+  ],
+  ['Windows', 'git.exe npm.cmd build.bat x.ps1 a.lnk desktop.ini autorun.inf VSCODE~1/tasks.json'],
+  ['infrastructure', 'main.tf a.tf.json terragrunt.hcl ansible.cfg helmfile.yaml docker-bake.hcl cdk.json'],
+])('%s: what they obey in a folder can run on the machine of a person', (_who, paths) => {
+  for (const path of paths.split(' ')) expect(risks(path), path).toContain('executes');
+});
+
+test.each([
+  '.gitlab-ci.d/../.gitlab-ci.yml .github/actions/x/action.yml ci/test.gitlab-ci.yml .tekton/push.yaml buildspec.yml',
+  'azure-pipelines.release.yml deploy.jenkinsfile Jenkinsfile.release .build.yml dagger.json codemagic.yaml',
+  '.readthedocs.yaml renovate.json CODEOWNERS ci_scripts/ci_post_clone.sh .semaphore/semaphore.yml',
+])('%s: they run on a build server, or decide who has to agree', (paths) => {
+  for (const path of paths.split(' ')) expect(risks(path), path).toContain('ci');
+});
+
+test('what programs made comes after what has the same risk', () => {
+  const hook = riskRank(risks('.husky/pre-commit'));
+  const installed = riskRank(risks('node_modules/a/index.js'));
+  expect(hook).toBeLessThan(installed);
+  expect(installed).toBeLessThan(riskRank(risks('.github/workflows/a.yml')));
+});
+
 test('executables, and links called like an obeyed folder, can run as well', () => {
   expect(risks('tool', { newMode: 0o755 })).toEqual(['executes']);
   expect(risks('tool', { oldMode: 0o644, newMode: 0o755 })).toEqual(['executes', 'mode']);
@@ -156,7 +250,7 @@ test.each([
 });
 
 test('files that are only called alike run nothing', () => {
-  const alike = ['src/lefthooks.ts', 'docs/commit.md', 'mise-en-place.md', '.eslintrc.json'];
+  const alike = ['src/lefthooks.ts', 'docs/commit.md', 'mise-en-place.md'];
   const built = [
     'src/makefile.ts',
     'docs/cargo.md',
@@ -164,6 +258,17 @@ test('files that are only called alike run nothing', () => {
     'src/build.ts',
     'configure.ts',
     'a.config.ts',
+    'src/env.ts',
+    'lib/rake.rb',
+    'test/test_a.py',
+    'docs/agents/overview.md',
+    'src/eslintrc-reader.ts',
+    'src/platform.tfx',
+    'README.md',
+    'lib/mcp.ts',
+    'a~b',
+    'notes.txt~1~',
+    'src/tsconfig-reader.ts',
   ];
   for (const path of [...alike, ...built]) expect(risks(path), path).toEqual([]);
 });
