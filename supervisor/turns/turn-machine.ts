@@ -42,6 +42,11 @@ const PICKUP_TIMEOUT_MS = 30_000;
 const SANDBOXES = 3;
 const RECORD_TRIES = 3;
 
+const PREPARING: ReadonlySet<Phase['name']> = new Set([
+  ...(['queued', 'dispatching', 'snapshotting', 'starting'] as const),
+  ...(['clearing', 'redispatching', 'restarting'] as const),
+]);
+
 const WHY = {
   damaged: 'something in it removed or replaced its run directory, so it was ended',
   notPickedUp: 'its main process did not pick up the turn in time',
@@ -56,8 +61,8 @@ const WHY = {
  * | phase | effect under way | its result leads to |
  * |---|---|---|
  * | queued | none | dispatching; a cancelled turn: recording |
- * | dispatching | `dispatch` | snapshotting |
- * | snapshotting | `snapshot` | starting |
+ * | dispatching | `dispatch` | snapshotting; a cancelled turn: recording |
+ * | snapshotting | `snapshot` | starting; a cancelled turn: recording |
  * | starting | `record-start` | *follow* |
  * | resumed | none: an earlier supervisor started the turn | *follow* |
  * | attaching | `attach` | *follow* |
@@ -88,7 +93,10 @@ const WHY = {
  *   recording · agent exited → recording, or withdrawing where nobody picked up the request · nobody picks it up →
  *   ending-agent · cancelled, too late, too much output → killing, after 10 s ending-agent · otherwise watching.
  *
- * Errors: before the turn has started each one leads to recording (a cancelled dispatch: as cancelled). After that transient ones lead to retrying (a
+ * A turn that is terminated while it is prepared (its sandbox, its snapshot, its start) goes to recording when the effect under way
+ * ends, whether that succeeds or fails: nothing of it runs.
+ *
+ * Errors: before the turn has started each one leads to recording. After that transient ones lead to retrying (a
  * damaged run directory while launching: to another sandbox), others to recording. `detach-requested` leads to detached
  * before the end is recorded.
  */
@@ -111,11 +119,10 @@ export function step(state: TurnState, observation: Observation, clock: Clock): 
     case 'begin':
       if (phase.name === 'resumed') return follow(state, clock);
       if (phase.name !== 'queued') break;
-      if (state.termination !== null) return end(state, terminatedOutcome(state.termination, null));
-      return go(state, { name: 'dispatching' }, { do: 'dispatch' });
+      return endIfTerminated(state) ?? go(state, { name: 'dispatching' }, { do: 'dispatch' });
     case 'started':
       if (phase.name !== 'starting') break;
-      return follow({ ...state, deadline: observation.deadline }, clock);
+      return endIfTerminated(state) ?? follow({ ...state, deadline: observation.deadline }, clock);
     case 'attached': {
       // The agent may have exited before this supervisor started, or while the engine was unreachable.
       const agentExit = state.agentExit ?? observation.agentExit;
@@ -151,6 +158,8 @@ export function step(state: TurnState, observation: Observation, clock: Clock): 
 /** After an effect that has no result of its own. */
 function afterDone(state: TurnState, clock: Clock): Transition {
   const { phase } = state;
+  const ended = isPreparing(phase) ? endIfTerminated(state) : null;
+  if (ended !== null) return ended;
   switch (phase.name) {
     case 'dispatching':
       // At once: the agent may exit while the snapshot is created. The exit of an earlier one no longer counts.
@@ -341,10 +350,10 @@ function replace(state: TurnState, why: string, isAgentEnded: boolean, clock: Cl
 
 /** The effect under way failed. */
 function recover(state: TurnState, failure: HoldfastError, clock: Clock): Transition {
-  const { phase, termination } = state;
-  // It was cancelled while its sandbox was made ready: nothing of it runs.
-  if (isInterruption(failure) && termination !== null && isDispatch(phase)) {
-    return end(state, terminatedOutcome(termination, null));
+  const { phase } = state;
+  const ended = isPreparing(phase) ? endIfTerminated(state) : null;
+  if (ended !== null) {
+    return { ...ended, signals: [log('debug', 'a terminated turn was not prepared', failure)] };
   }
   switch (phase.name) {
     case 'queued':
@@ -384,12 +393,13 @@ function recover(state: TurnState, failure: HoldfastError, clock: Clock): Transi
   );
 }
 
-function isDispatch({ name }: Phase): boolean {
-  return name === 'dispatching' || name === 'redispatching';
+/** Nobody has picked up the turn, and nobody can. */
+function isPreparing({ name }: Phase): boolean {
+  return PREPARING.has(name);
 }
 
-function isInterruption({ code }: HoldfastError): boolean {
-  return code === 'cancelled' || code === 'interrupted';
+function endIfTerminated(state: TurnState): Transition | null {
+  return state.termination === null ? null : end(state, terminatedOutcome(state.termination, null));
 }
 
 /** On a full disk the turn ends first. Then its output waits for space, unless it was cancelled: somebody waits. */

@@ -27,6 +27,8 @@ export interface TurnRunOptions {
   readonly sessions: SessionRecords;
   readonly output: TurnOutput;
   readonly lifecycle: Pick<Lifecycle, 'attach' | 'dispatch' | 'endAgent' | 'environment' | 'row' | 'thaw'>;
+  /** How long the session was paused since its newest turn started, ms. */
+  readonly pausedTime: (sessionId: string) => number;
   /** Ends every process that the turn may have left in its sandbox. */
   readonly sweep: (sessionId: string, turnId: string) => Promise<void>;
   readonly activeWork: ActiveWork;
@@ -73,7 +75,8 @@ export class TurnRun {
     this.turnId = turn.id;
     this.sessionId = turn.sessionId;
     this.#options = options;
-    this.#state = initialState(turn, options.now());
+    const pausedMs = turn.startedAt === null ? 0 : options.pausedTime(turn.sessionId);
+    this.#state = initialState(turn, options.now(), pausedMs);
     this.#workerId = turn.workerId;
     this.#agentTurn =
       turn.kind === 'acp'

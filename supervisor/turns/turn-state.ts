@@ -152,10 +152,14 @@ export interface Clock {
   readonly isFrozen: boolean;
 }
 
-/** The state in which a supervisor finds a turn. The rest of it is in the run directory. `now`: ms since 1970. */
+/**
+ * The state in which a supervisor finds a turn. The rest of it is in the run directory. `now`: ms since 1970. `pausedMs`: how long its
+ * session was paused since the turn started.
+ */
 export function initialState(
   turn: Pick<TurnRow, 'status' | 'startedAt' | 'launchedAt' | 'timeoutMs' | 'cancelRequested'>,
   now: number,
+  pausedMs = 0,
 ): TurnState {
   return {
     phase: { name: turn.status === 'queued' ? 'queued' : 'resumed' },
@@ -166,7 +170,7 @@ export function initialState(
     isLaunched: turn.launchedAt !== null,
     isWaitingForSpace: false,
     deadline: turn.startedAt === null ? null : turn.startedAt + turn.timeoutMs,
-    pausedMs: 0,
+    pausedMs,
     checkedAt: now,
     waitingSince: null,
     refusals: 0,

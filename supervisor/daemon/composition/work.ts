@@ -1,3 +1,4 @@
+import { pausedTime } from '../../history/paused-time.ts';
 import { PROFILE_DEFAULTS } from '../../../protocol/profile.ts';
 import type { Log } from '../../base/log.ts';
 import { idleTimes } from '../../sandboxes/idle-plan.ts';
@@ -16,7 +17,7 @@ const DRAIN_TURNS_MS = 30_000;
 
 /** What clients run in sandboxes: turns, execs and terminals. */
 export function createWork(below: StorageLayer & SandboxLayer & SnapshotLayer & AgentLayer, log: Log) {
-  const { database, records, profiles, freezing, turnSnapshots, changes, permissions } = below;
+  const { database, records, profiles, events, freezing, turnSnapshots, changes, permissions, now } = below;
   const turnRecords = new TurnRecords({ ...below, sessions: records });
   turnRecords.ending.on((turnId) => permissions.closeOf(turnId));
   const queue = new TurnQueue({
@@ -26,6 +27,7 @@ export function createWork(below: StorageLayer & SandboxLayer & SnapshotLayer & 
     records: turnRecords,
     profileOf: (turn) => profiles.getOrThrow(records.get(turn.sessionId).profile).config,
     isFrozen: (sessionId) => freezing.isFrozen(sessionId),
+    pausedTime: (sessionId) => pausedTime(events, sessionId, now()),
     sweep: (sessionId, turnId) => below.agentSweep.run(sessionId, turnId, 'a turn was terminated'),
     beforeTurn: (session, turnId, signal) => turnSnapshots.createBeforeTurn(session, turnId, signal),
     log: log.child('turns'),

@@ -2,6 +2,7 @@ import { execFile, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -93,6 +94,27 @@ describe('the end of a supervisor, and the next one', () => {
     expect(output.toString()).toBe(Array.from({ length: 10 }, (_, at) => `line ${at + 1}\n`).join(''));
     await expectWholeHistory(home, session.id);
     await expectSettled(home);
+  });
+
+  test('time in which the session was paused counts for no timeout, whoever saw the pause', async () => {
+    const home = await bench.createHome();
+    const first = await home.start();
+    await bench.deploy(home, shellProject('shell'));
+    const { session } = await home.call('session/create', { profile: 'shell' });
+    const prompt = 'echo begun; sleep 2; echo done';
+    const { turn } = await home.call('turn/start', { session: session.id, prompt, timeoutMs: 8000 });
+    await untilItWrites(home, turn.turnId);
+    await home.call('session/pause', { session: session.id });
+    await sleep(5000);
+    await first.kill();
+    await sleep(5000);
+    await home.start();
+    await home.call('session/resume', { session: session.id });
+    await waitUntil('the turn ends', async () => {
+      return (await home.call('turn/show', { turn: turn.turnId })).turn.endedAt !== null;
+    });
+    const { turn: ended } = await home.call('turn/show', { turn: turn.turnId });
+    expect(ended).toMatchObject({ status: 'succeeded', bytes: { stdout: 'begun\ndone\n'.length } });
   });
 
   test('SIGTERM: an orderly shutdown, sandboxes stay, and the socket is removed', async () => {

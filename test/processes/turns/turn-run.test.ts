@@ -110,6 +110,7 @@ async function given(script = COUNTING) {
     agentConversations: noAgents,
     promptFiles: { place: () => Promise.resolve() },
     isFrozen: () => false,
+    pausedTime: () => 0,
     sweep: () => Promise.resolve(),
     beforeTurn: () => Promise.resolve(),
     log: silent,

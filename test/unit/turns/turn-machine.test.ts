@@ -41,6 +41,7 @@ const ENDED: TurnProgress = { ...NO_REPORT, state: 'ended', exitCode: 0 };
 const EXIT = { why: 'the container ended because it ran out of memory', limits: ['memory'] } as const;
 const SUCCEEDED: TurnOutcome = { status: 'succeeded', exitCode: 0, output: null, error: null };
 const DONE: Observation = { saw: 'done' };
+const STARTED: Observation = { saw: 'started', deadline: START + TIMEOUT_MS };
 const STORED: Observation = { saw: 'stored', isComplete: true, isOverLimit: false };
 
 /** So many ms after the start of the turn. */
@@ -95,17 +96,18 @@ function outcomeOf({ state, work }: Transition): TurnOutcome {
 describe('a turn that is next', () => {
   const queued = initialState(NEW_TURN, START);
 
-  test.each(['dispatching', 'redispatching'] as const)(
-    'a cancel that ends the wait for its sandbox ends it as cancelled (%s)',
-    (name) => {
-      const cancelled = terminatedOutcome('cancelled', null);
-      const cancelling = walk(given({ name }), { saw: 'cancel-requested' }).state;
-      expect(outcomeOf(walk(cancelling, failed('cancelled')))).toEqual(cancelled);
-      expect(outcomeOf(walk(cancelling, failed('interrupted')))).toEqual(cancelled);
-      // Ended for another reason than its own, it has failed.
-      expect(outcomeOf(walk(given({ name }), failed('interrupted')))).toMatchObject({ status: 'failed' });
-    },
-  );
+  test.each([
+    ...(['dispatching', 'snapshotting', 'starting'] as const),
+    ...(['clearing', 'redispatching', 'restarting'] as const),
+  ])('a cancel while it is prepared ends it as cancelled, however that ends (%s)', (name) => {
+    const cancelled = terminatedOutcome('cancelled', null);
+    const cancelling = walk(given({ name }), { saw: 'cancel-requested' }).state;
+    expect(outcomeOf(walk(cancelling, name === 'starting' ? STARTED : DONE))).toEqual(cancelled);
+    for (const code of ['cancelled', 'interrupted', 'sandbox_failed', 'engine_unavailable'] as const)
+      expect(outcomeOf(walk(cancelling, failed(code)))).toEqual(cancelled);
+    // Ended for another reason than its own, it has failed.
+    expect(outcomeOf(walk(given({ name }), failed('interrupted')))).toMatchObject({ status: 'failed' });
+  });
 
   test('is dispatched, gets its snapshot, starts, is launched, is followed to its end, recorded and removed', () => {
     const all = walk(
@@ -161,18 +163,6 @@ describe('a turn that is next', () => {
       }
     },
   );
-
-  test('cancelled before its launch, it is not launched, and ends when the sidecar does not know it', () => {
-    const { state, work, phases } = walk(queued, { saw: 'begin' }, DONE, { saw: 'cancel-requested' }, DONE, {
-      saw: 'started',
-      deadline: START + TIMEOUT_MS,
-    });
-    expect(phases).toEqual(['dispatching', 'snapshotting', 'snapshotting', 'starting', 'watching']);
-    expect(work).toEqual({ do: 'report', waitMs: 0 });
-    expect(outcomeOf(walk(state, report(ABSENT)))).toEqual(terminatedOutcome('cancelled', null));
-    // A killed supervisor had launched it and had not recorded that.
-    expect(walk(state, report(RUNNING), STORED).work).toMatchObject({ do: 'kill' });
-  });
 });
 
 describe('signals', () => {
@@ -295,6 +285,22 @@ describe('a supervisor that finds a started turn', () => {
       STORED,
     );
     expect(work).toEqual({ do: 'kill', graceMs: 5000 });
+  });
+
+  test('does not launch a cancelled one, which may run although its launch is not on record', () => {
+    const cancelled = initialState({ ...row, cancelRequested: true }, START);
+    const { state, work } = walk(cancelled, { saw: 'begin' }, { saw: 'attached', agentExit: null });
+    expect(work).toEqual({ do: 'report', waitMs: 0 });
+    expect(outcomeOf(walk(state, report(ABSENT)))).toEqual(terminatedOutcome('cancelled', null));
+    expect(walk(state, report(RUNNING), STORED).work).toMatchObject({ do: 'kill' });
+  });
+
+  test('does not count what an earlier supervisor saw of it while its session was paused', () => {
+    const pausedMs = 20_000;
+    const running = { ...initialState({ ...row, launchedAt: START }, START, pausedMs), isAttached: true };
+    const storing: TurnState = { ...running, phase: { name: 'storing', report: RUNNING, exitSeen: null } };
+    expect(walk(storing, [STORED, at(TIMEOUT_MS + pausedMs - 1)]).state.termination).toBeNull();
+    expect(walk(storing, [STORED, at(TIMEOUT_MS + pausedMs)]).state.termination).toBe('timeout');
   });
 });
 
