@@ -206,7 +206,7 @@ export class HttpProxy {
     const { host, port } = target;
     client.server = Promise.withResolvers();
     const question =
-      tunnel === null ? { say: 'dial' as const, method, host, port } : { say: 'redial' as const, method };
+      tunnel === null ? { say: 'dial' as const, method, host, port } : { say: 'request' as const, method };
     const answer = await this.#ask(client, question);
     if (answer.answer === 'refused') {
       client.server = NO_SERVER;

@@ -43,7 +43,7 @@ const port = z.int().min(0).max(65_535);
 /** Canonical. */
 const host = z.string().max(255);
 
-/** An answer to `dial` or `redial`. */
+/** An answer to `dial` or `request`. */
 export const AnswerSchema = z.discriminatedUnion('answer', [
   /** To CONNECT: the client has its 200. To a request: a connection for the server follows. */
   z.object({ answer: z.literal('dialled'), tcp: z.boolean(), ech: z.boolean() }),
@@ -67,8 +67,8 @@ const method = z.string().regex(/^[A-Z-]{1,32}$/);
 export const RequestSchema = z.discriminatedUnion('say', [
   /** Decide, and dial. At most once. */
   z.object({ say: z.literal('dial'), method, host, port }),
-  /** The tunnel has one plain request: dial its server again for that. At most once. */
-  z.object({ say: z.literal('redial'), method }),
+  /** The tunnel has one plain request for its server. At most once. */
+  z.object({ say: z.literal('request'), method }),
   /** The bytes of the client from this one on are for its server. The last message. */
   z.object({ say: z.literal('carry'), from: z.int().min(0) }),
   /** It is answered without a server, and reported. */

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { MessageChannel } from '../../protocol/wire/message-channel.ts';
+import type { ReadBuffer } from './read-buffer.ts';
 import type { Tunnel } from './tunnel.ts';
 
 /** An idle connection is closed after this time; sooner when one side has ended it. */
@@ -26,7 +27,7 @@ export function join(tunnel: Tunnel, upstream: Socket): void {
 }
 
 /** Carries the bytes of a server to the process that reads its answer, and back. */
-export function couple(upstream: Socket, channel: MessageChannel): void {
+export function couple(upstream: Socket, intake: ReadBuffer, channel: MessageChannel): void {
   upstream.setTimeout(SILENT_MS, () => upstream.destroy());
   upstream.on('error', () => channel.destroy());
   channel.on('error', () => upstream.destroy());
@@ -37,6 +38,6 @@ export function couple(upstream: Socket, channel: MessageChannel): void {
     if (!upstream.destroyed && !(upstream.readableEnded && upstream.writableFinished))
       upstream.resetAndDestroy();
   });
-  upstream.pipe(channel);
+  intake.pipeIntoChannel(channel, upstream);
   channel.pipe(upstream);
 }

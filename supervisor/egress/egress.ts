@@ -17,8 +17,11 @@ import type { ProxyProcess } from './proxy-process.ts';
 import type { ResolveName } from './resolver.ts';
 import { SessionGate } from './session-gate.ts';
 
-/** How long a turn waits for egress before it starts without. */
-const READY_MS = 3000;
+/**
+ * How long a turn waits for egress before it starts without: where each connection to the sidecar is a process of the
+ * engine's, and the machine is busy, the first one takes seconds. A connection waits as long for the proxy.
+ */
+const READY_MS = 20_000;
 
 export interface EgressOptions {
   readonly policies: Policies;
@@ -80,20 +83,22 @@ export class Egress {
     this.liveness.emit({ sessionId, isLive: live });
   }
 
-  /** The sandbox has started: resolves when its egress is available, if it has any. Never rejects. */
-  async waitUntilReady(sessionId: string): Promise<void> {
+  /** The sandbox has started: resolves when its egress is available, if it has any. Rejects only when `signal` is aborted. */
+  async waitUntilReady(sessionId: string, signal?: AbortSignal): Promise<void> {
     this.setLive(sessionId, true);
     const way = this.#open.get(sessionId);
     if (way === undefined) return;
     way.ledger.beginTurn();
     const late = new AbortController();
-    const waited = sleep(READY_MS, 'late', { signal: late.signal }).catch(() => 'in time');
+    const ending = signal === undefined ? late.signal : AbortSignal.any([late.signal, signal]);
+    const waited = sleep(READY_MS, 'late', { signal: ending }).catch(() => 'over');
     const listening = poolsOf(way).map((pool) => pool.listening);
     if ((await Promise.race([Promise.all(listening), waited])) === 'late')
       this.#options.log.warn('a sandbox starts without egress: its proxy is not ready', {
         session: sessionId,
       });
     late.abort();
+    signal?.throwIfAborted();
   }
 
   /**

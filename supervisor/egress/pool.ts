@@ -77,8 +77,9 @@ export class EgressPool {
       const { tunnel, waiting } = await this.#accept();
       this.#pendingCalls -= 1;
       this.#wanted = Math.min(MOST, this.#fewest + waiting);
-      this.#fill();
+      // Its process waits, and the next call of the pool does not have to.
       this.#options.serve(tunnel);
+      this.#fill();
     } catch (error) {
       this.#pendingCalls -= 1;
       if (this.#ending.signal.aborted) return;

@@ -6,6 +6,7 @@ import { CREDENTIAL_MESSAGE_BYTES, type Purpose } from '../../egress-proxy/wire.
 import type { Log } from '../base/log.ts';
 import type { CredentialConnections } from './credentials/endpoint.ts';
 import type { ProxyConnections } from './session-gate.ts';
+import { SpareStreams } from './spare-streams.ts';
 
 /** How long a connection of a sandbox waits for a process. */
 const WAIT_MS = 20_000;
@@ -48,8 +49,8 @@ export class ProxyProcess implements ProxyConnections, CredentialConnections {
   #resting: NodeJS.Timeout | undefined;
   #lastId = 0;
   /** Resolves with the process that runs or starts; replaced when that has died. */
-  #running = Promise.withResolvers<RunningProxy>();
-  #current: RunningProxy | null = null;
+  #running = Promise.withResolvers<SpareStreams>();
+  #current: SpareStreams | null = null;
   #keeping: Promise<void> | null = null;
   #ending = new AbortController();
   #isClosed = false;
@@ -109,15 +110,15 @@ export class ProxyProcess implements ProxyConnections, CredentialConnections {
   }
 
   async #open(purpose: Purpose, mostMessageBytes?: number): Promise<MessageChannel> {
-    const running = this.#current ?? (await this.#soon());
-    const channel = new MessageChannel(await running.dial(), mostMessageBytes);
+    const streams = this.#current ?? (await this.#soon());
+    const channel = new MessageChannel(await streams.take(), mostMessageBytes);
     // It may be lost before the caller listens.
     channel.on('error', () => channel.destroy());
     channel.send(purpose);
     return channel;
   }
 
-  async #soon(): Promise<RunningProxy> {
+  async #soon(): Promise<SpareStreams> {
     const late = new AbortController();
     try {
       return await Promise.race([
@@ -171,20 +172,22 @@ export class ProxyProcess implements ProxyConnections, CredentialConnections {
     ending.addEventListener('abort', ended, { once: true });
     if (ending.aborted) ended();
     const quiet = this.#watchPulse(running, () => stop('it did not answer in time'));
+    const streams = new SpareStreams(() => running.dial());
     if (!ending.aborted) {
-      this.#current = running;
-      this.#running.resolve(running);
+      this.#current = streams;
+      this.#running.resolve(streams);
     }
     try {
       return await Promise.race([running.exited, over]);
     } finally {
       // Another one may have begun, if this one was waited for when nobody needed it any more.
-      if (this.#current === running) {
+      if (this.#current === streams) {
         this.#current = null;
         this.#running = Promise.withResolvers();
       }
       ending.removeEventListener('abort', ended);
       quiet();
+      streams.close();
       await running.stop().catch((error: unknown) => {
         this.#options.log.warn('an egress proxy cannot be removed', { error });
       });

@@ -143,7 +143,7 @@ export class SessionGate {
     }
     join(tunnel, dialled);
     tunnel.pipe(dialled);
-    intake.pipeInto(tunnel, dialled);
+    intake.pipeIntoTunnel(tunnel, dialled);
   }
 
   /** Null if the session has too many connections. */
@@ -247,14 +247,19 @@ export class SessionGate {
       else if (method === 'CONNECT') await this.#openTunnel(connection, { host, port }, answer);
       else {
         link.release();
-        const dialled = await this.#dial(connection, { host, port }, method);
-        await this.#passPlain(connection, dialled, id, answer);
+        const intake = new ReadBuffer();
+        const dialled = await this.#dial(connection, { host, port }, method, intake);
+        await this.#passPlain(connection, dialled, intake, id, answer);
       }
-    } else if (request.say === 'redial' && stage === 'tunnel' && going !== null && !going.tcp) {
-      this.#dropServer(connection);
+    } else if (request.say === 'request' && stage === 'tunnel' && going !== null && !going.tcp) {
+      const { server } = connection;
+      connection.server = null;
       connection.stage = 'plain';
       link.release();
-      await this.#passPlain(connection, await this.#dialAgain(connection, going), id, answer);
+      if (server === null) return;
+      server.upstream.off('close', server.lost);
+      server.upstream.off('error', server.lost);
+      await this.#passPlain(connection, server.upstream, server.intake, id, answer);
     } else if (request.say === 'carry' && stage === 'tunnel') {
       const bytes = link.detach(request.from);
       if (bytes === null) this.#distrust(connection);
@@ -318,13 +323,14 @@ export class SessionGate {
     if (bytes.length > 0) upstream.write(bytes);
     if (tunnel.readableEnded) upstream.end();
     else tunnel.pipe(upstream);
-    intake.pipeInto(tunnel, upstream);
+    intake.pipeIntoTunnel(tunnel, upstream);
   }
 
   /** Gives the process the connection to the server of a plain request. */
   async #passPlain(
     connection: GateConnection,
     dialled: Socket | Refused | null,
+    intake: ReadBuffer,
     id: number,
     answer: (said: Answer) => void,
   ): Promise<void> {
@@ -352,7 +358,7 @@ export class SessionGate {
       if (going !== null) answer(refused(going, 'not_reached', 'the server has broken the connection', null));
       return;
     }
-    couple(dialled, server);
+    couple(dialled, intake, server);
     tunnel.once('close', () => {
       dialled.destroy();
       server.destroy();
@@ -364,29 +370,12 @@ export class SessionGate {
     answer({ answer: 'dialled', tcp: false, ech: false });
   }
 
-  /** Dials the address of a tunnel once more, for its request; the first connection was for TLS. */
-  async #dialAgain(
-    connection: GateConnection,
-    { address, ...target }: AllowedConnection,
-  ): Promise<Socket | Refused | null> {
-    const { signal } = connection.ending;
-    try {
-      const { socket } = await dialFirst([address], target.port, signal);
-      if (!connection.tunnel.destroyed) return socket;
-      socket.destroy();
-    } catch (error) {
-      if (!(error instanceof DialError) && !signal.aborted) throw error;
-      if (error instanceof DialError) return refused(target, 'not_reached', error.message, null);
-    }
-    return null;
-  }
-
   /** Decides and connects if allowed. Null if the client has gone. */
   async #dial(
     connection: GateConnection,
     target: Target,
     method: string,
-    intake?: ReadBuffer,
+    intake: ReadBuffer,
   ): Promise<Socket | Refused | null> {
     const { policies, sessionId, resolve } = this.#options;
     const deny = (refusal: Refused, rule: Rule | null, address: string | null = null): Refused | null => {
@@ -409,7 +398,7 @@ export class SessionGate {
       const going = { host, port, method, rule, address, tcp, ech };
       connection.going = going;
       this.#report('allowed', target, method, null, rule, address);
-      const dialled = await dialFirst(addresses, port, connection.ending.signal, intake?.onread);
+      const dialled = await dialFirst(addresses, port, connection.ending.signal, intake.onread);
       connection.going = { ...going, address: dialled.address };
       if (!connection.tunnel.destroyed) return dialled.socket;
       dialled.socket.destroy();

@@ -186,7 +186,7 @@ export class Lifecycle {
     // The agent's container runs, and no process of the agent: those start with the turn.
     await this.#seeding.finishPending(started);
     await this.#prepareHome(started, profile, client, signal);
-    await this.#egress.waitUntilReady(sessionId);
+    await this.#egress.waitUntilReady(sessionId, signal);
     return {
       dispatched: { reused: plan.reused, case: plan.case },
       client,
@@ -217,7 +217,7 @@ export class Lifecycle {
       for await (const part of configurationParts(folder)) await client.fillHome(part);
     }
     if (row.homeGeneration > 0 && row.persistent) {
-      await this.#egress.waitUntilReady(row.id);
+      await this.#egress.waitUntilReady(row.id, signal);
       const env = this.environment(row.id, profile.config);
       await this.#resumeScript.run(row.id, profile.config, env, client, signal);
     }

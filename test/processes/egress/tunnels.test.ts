@@ -191,6 +191,8 @@ describe('plain HTTP in a tunnel', () => {
     );
     expect(await rest(socket)).toMatch(/^HTTP\/1\.1 200 OK\r\n.*\r\n\r\nweb$/s);
     expect(requested).toEqual([`GET /a?b ${host()}`]);
+    // On the connection that the tunnel has opened.
+    expect(sockets.size).toBe(1);
     await expect.poll(() => reasons().length, PATIENT).toBe(2);
   });
 

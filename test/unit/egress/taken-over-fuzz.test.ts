@@ -54,7 +54,7 @@ function gateMessage(dice: Dice): object {
     case 2:
       return { say: 'dial', method, host, port };
     case 3:
-      return { say: 'redial', method };
+      return { say: 'request', method };
     case 4:
       return { say: 'carry', from: pick<unknown>(dice, [0, 1, 50, 10 ** 9, -1, null]) };
     case 5:
