@@ -18,6 +18,15 @@ export interface Place {
   readonly id: number;
 }
 
+/*
+ * The indexes are named: without statistics SQLite takes the primary key for both, which is a scan of the whole conversation for each
+ * event.
+ */
+export const ITEM_OF_KEY = `SELECT data FROM ${TABLE} INDEXED BY conversation_items_by_key
+  WHERE sessionId = ? AND key = ? ORDER BY id DESC LIMIT 1`;
+export const ITEMS_IN_QUEUE = `SELECT data FROM ${TABLE} INDEXED BY conversation_items_in_order
+  WHERE sessionId = ? AND at = 0 ORDER BY id LIMIT ?`;
+
 /** The rows of conversations. Callers bring the transactions. */
 export class ItemRows {
   readonly #database: Database;
@@ -45,11 +54,7 @@ export class ItemRows {
   }
 
   find(sessionId: string, key: string): ProjectedItem | undefined {
-    const row = this.#database.get(
-      `SELECT data FROM ${TABLE} WHERE sessionId = ? AND key = ? ORDER BY id DESC LIMIT 1`,
-      sessionId,
-      key,
-    );
+    const row = this.#database.get(ITEM_OF_KEY, sessionId, key);
     return row === undefined ? undefined : toItem(row);
   }
 
@@ -109,9 +114,7 @@ export class ItemRows {
   }
 
   queued(sessionId: string, limit: number): ProjectedItem[] {
-    return this.#database
-      .all(`SELECT data FROM ${TABLE} WHERE sessionId = ? AND at = 0 ORDER BY id LIMIT ?`, sessionId, limit)
-      .map(toItem);
+    return this.#database.all(ITEMS_IN_QUEUE, sessionId, limit).map(toItem);
   }
 
   /** Sessions whose items do not follow all of their events. */

@@ -3,6 +3,7 @@ import type { ConversationItem, ProjectedItem } from '../../../protocol/conversa
 import { projectEvent } from '../../../protocol/conversation-projection.ts';
 import type { SessionEvent } from '../../../protocol/entities.ts';
 import { FRAME_LIMITS } from '../../../protocol/wire/limits.ts';
+import { ITEM_OF_KEY, ITEMS_IN_QUEUE } from '../../../supervisor/conversation/item-rows.ts';
 import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { conversationObjects } from '../../fixtures/conversation/conversation-fixture.ts';
 import { RandomHistory } from '../../fixtures/conversation/random-history.ts';
@@ -83,6 +84,18 @@ test(`what is stored, what a reader was sent and what the events say are the sam
   }
   expect(warnings).toEqual([]);
   expect(conversations.isComplete).toBe(false);
+});
+
+test('an event of a long conversation, and its queue, are not looked for in all of it', () => {
+  const database = temporaryDatabase();
+  const plan = (sql: string, value: string | number) =>
+    database.all(`EXPLAIN QUERY PLAN ${sql}`, sessionId(0), value);
+  expect(plan(ITEM_OF_KEY, 'tool:1')).toMatchObject([
+    { detail: expect.stringMatching(/SEARCH .* INDEX .*\(sessionId=\? AND key=\?\)$/) as string },
+  ]);
+  expect(plan(ITEMS_IN_QUEUE, 10)).toMatchObject([
+    { detail: expect.stringMatching(/SEARCH .* INDEX .*\(sessionId=\? AND at=\?\)$/) as string },
+  ]);
 });
 
 test('pages in both directions have every item once, and fit into messages', async () => {
