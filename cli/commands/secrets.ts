@@ -1,4 +1,7 @@
 import { HoldfastError } from '../../protocol/errors.ts';
+import { CREDENTIAL_PRESETS } from '../../protocol/credential-presets.ts';
+import { PRESETS } from '../../protocol/presets/index.ts';
+import { isPresetName, PRESET_NAMES } from '../../protocol/presets/names.ts';
 import { SecretNameSchema } from '../../protocol/secret-name.ts';
 import { SECRET_LIMITS, type Secret } from '../../protocol/secrets.ts';
 import { ProfileNameSchema } from '../../protocol/profile.ts';
@@ -74,7 +77,30 @@ export function registerSecrets(registry: Registry): void {
     else await context.print(`${name} is removed`);
     return undefined;
   });
-  registry.registerUnavailable(group, ['login']);
+
+  const login = registry.command(group, {
+    usage: 'login <preset>',
+    description: 'say why an agent’s account cannot be used here, and which key to set instead',
+    examples: ['holdfast secret login claude'],
+  });
+  registry.setAction(login, (_context, _options, preset: string) => Promise.reject(loginError(preset)));
+}
+
+/** No provider of a preset lets another program sign in for it: each says why, and what to do. */
+function loginError(name: string): Error {
+  // A credential is called by its service: `anthropic` is what `claude` signs in to.
+  const preset = isPresetName(name)
+    ? name
+    : PRESET_NAMES.find((one) => PRESETS[one].credential.name === name);
+  if (preset === undefined)
+    return new UsageError(`${name} is no preset; choose one of ${PRESET_NAMES.join(', ')}`);
+  const { title, login, credential } = PRESETS[preset];
+  const { secret } = CREDENTIAL_PRESETS[credential.name];
+  return new HoldfastError('not_supported', `Holdfast cannot sign in to ${title}`, {
+    why: login.refused,
+    next: `get a key at ${login.from} and set it with \`holdfast secret set ${secret}\``,
+    details: { preset, secret, from: login.from },
+  });
 }
 
 function scope(name: string, profile: string | undefined): { name: string; profile?: string } {

@@ -10,6 +10,11 @@ export const claude: Preset = {
   state: ['.claude', '.claude.json'],
   caches: ['.npm'],
   signIn: ['.claude/.credentials.json'],
+  login: {
+    refused:
+      'Anthropic’s terms keep the sign-in with a Claude account for Claude Code and its own apps, and let no other product offer it',
+    from: 'https://platform.claude.com/settings/keys',
+  },
   configuration: [
     '.claude/CLAUDE.md',
     '.claude/settings.json',

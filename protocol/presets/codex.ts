@@ -18,6 +18,11 @@ export const codex: Preset = {
   state: ['.codex'],
   caches: ['.npm'],
   signIn: ['.codex/auth.json'],
+  login: {
+    refused:
+      'the sign-in with a ChatGPT account is for OpenAI’s own client, and its tokens are for another server than the API',
+    from: 'https://platform.openai.com/api-keys',
+  },
   configuration: ['.codex/AGENTS.md', '.codex/config.toml', '.codex/prompts', '.codex/skills'],
   endpoint: null,
   credential: {

@@ -10,6 +10,10 @@ export const gemini: Preset = {
   state: ['.gemini'],
   caches: ['.npm'],
   signIn: ['.gemini/oauth_creds.json', '.gemini/google_accounts.json', '.gemini/mcp-oauth-tokens.json'],
+  login: {
+    refused: 'Google’s terms forbid other software to use the sign-in of Gemini CLI',
+    from: 'https://aistudio.google.com/apikey',
+  },
   configuration: ['.gemini/GEMINI.md', '.gemini/settings.json', '.gemini/commands'],
   endpoint: { baseUrl: 'GOOGLE_GEMINI_BASE_URL', key: 'GEMINI_API_KEY' },
   credential: { name: 'gemini', env: {} },

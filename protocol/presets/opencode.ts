@@ -10,6 +10,10 @@ export const opencode: Preset = {
   state: ['.local/share/opencode', '.local/state/opencode', '.config/opencode'],
   caches: ['.cache/opencode', '.npm'],
   signIn: ['.local/share/opencode/auth.json', '.local/share/opencode/mcp-auth.json'],
+  login: {
+    refused: 'it has no sign-in of its own for a model: its providers keep theirs for their own clients',
+    from: 'https://platform.claude.com/settings/keys',
+  },
   configuration: [
     '.config/opencode/AGENTS.md',
     '.config/opencode/opencode.json',

@@ -23,6 +23,13 @@ export const PresetSchema = z.strictObject({
   caches: z.array(HomePathSchema),
   /** Files with its keys and tokens: never in snapshots, forks or copied configuration. */
   signIn: z.array(HomePathSchema).min(1),
+  /** Signing in with an account instead of a key. */
+  login: z.strictObject({
+    /** Why Holdfast does not offer it: the provider's rule or the client's design, a clause for people. */
+    refused: z.string().min(1),
+    /** Where people get a key for `credential` instead. */
+    from: z.url(),
+  }),
   /** A person's own configuration: what `agent.config` copies, as paths below HOME. */
   configuration: z.array(HomePathSchema),
   /** The variables of its endpoint and its key; null if it reads them from a file only. */

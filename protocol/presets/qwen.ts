@@ -10,6 +10,10 @@ export const qwen: Preset = {
   state: ['.qwen'],
   caches: ['.npm'],
   signIn: ['.qwen/oauth_creds.json'],
+  login: {
+    refused: 'Qwen ended the sign-in with a Qwen account in April 2026',
+    from: 'https://modelstudio.console.alibabacloud.com/',
+  },
   configuration: ['.qwen/QWEN.md', '.qwen/settings.json', '.qwen/commands', '.qwen/skills', '.qwen/agents'],
   endpoint: { baseUrl: 'OPENAI_BASE_URL', key: 'OPENAI_API_KEY' },
   credential: { name: 'openai', env: { OPENAI_MODEL: 'gpt-5' } },

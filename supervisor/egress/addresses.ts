@@ -37,6 +37,21 @@ for (const [network, prefix] of SPECIAL_IPV4) special.addSubnet(network, prefix,
 for (const [network, prefix] of SPECIAL_IPV6) special.addSubnet(network, prefix, 'ipv6');
 const global6 = new BlockList();
 global6.addSubnet(...GLOBAL_IPV6, 'ipv6');
+const hostLocal = new BlockList();
+for (const [network, prefix] of [
+  ['127.0.0.0', 8],
+  ['169.254.0.0', 16],
+  ['224.0.0.0', 4],
+  ['168.63.129.16', 32],
+] as const)
+  hostLocal.addSubnet(network, prefix, 'ipv4');
+for (const [network, prefix] of [
+  ['::', 96],
+  ['64:ff9b::', 96],
+  ['fe80::', 10],
+  ['ff00::', 8],
+] as const)
+  hostLocal.addSubnet(network, prefix, 'ipv6');
 /** Addresses of no machine, with which a system connects to itself. */
 const unspecified = new BlockList();
 unspecified.addSubnet('0.0.0.0', 8, 'ipv4');
@@ -56,6 +71,11 @@ export function isPublicAddress(address: string, own: () => ReadonlySet<string> 
   const special6 = !isIPv4(address) && (!global6.check(address, 'ipv6') || special.check(address, 'ipv6'));
   // Listing the interfaces costs more than the rest of a decision, so it comes last.
   return !special4 && !special6 && !own().has(address);
+}
+
+/** Whether the address leads to this machine or to its nearest network alone: loopback, link-local (metadata among it), multicast. */
+export function isHostLocalAddress(address: string, own: () => ReadonlySet<string> = ownAddresses): boolean {
+  return hostLocal.check(address, isIPv4(address) ? 'ipv4' : 'ipv6') || own().has(address);
 }
 
 /** The current addresses of this machine's interfaces. */

@@ -22,6 +22,8 @@ export interface Rule {
   readonly tcp?: boolean;
   /** Carries TLS that may have an encrypted name. */
   readonly ech?: boolean;
+  /** Its name may stand for an address of a private network: the person who runs the supervisor named it. */
+  readonly mayBePrivate?: boolean;
 }
 
 export type Verdict =

@@ -1,7 +1,7 @@
 import { connect, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { type EgressReason, HOST_MACHINE } from '../../protocol/egress.ts';
-import { isPublicAddress, isUnspecifiedAddress } from './addresses.ts';
-import { addressVerdict, type Rule } from './decide.ts';
+import { isHostLocalAddress, isPublicAddress, isUnspecifiedAddress } from './addresses.ts';
+import { addressVerdict, decide, type Rule } from './decide.ts';
 import type { ResolveName } from './resolver.ts';
 
 /** Time limits for one address, and for all of them together. */
@@ -73,9 +73,12 @@ export async function resolveAllowedAddresses(
     const why = error instanceof Error && 'code' in error ? String(error.code) : String(error);
     throw new DialError('not_resolved', `the name cannot be resolved (${why})`, null, error);
   }
+  const byName = decide(rules, host, port);
+  const mayBePrivate = byName.allowed && byName.rule.mayBePrivate === true;
   const verdicts = found.slice(0, MOST_ADDRESSES).map((address) => {
     const verdict = addressVerdict(rules, address, port);
-    const passes = verdict === 'named' || (verdict === 'unnamed' && isPublicAddress(address));
+    const isReachable = isPublicAddress(address) || (mayBePrivate && !isHostLocalAddress(address));
+    const passes = verdict === 'named' || (verdict === 'unnamed' && isReachable);
     // A host requested by its address has been decided already.
     const isDecided = address === host || isHostMachine;
     // The supervisor would reach its own loopback interface with it.

@@ -36,6 +36,12 @@ export interface RuleProtocols {
   readonly ech?: boolean;
 }
 
+/** A rule of what is no session. */
+export interface SetupRule extends EgressRule {
+  /** As in `Rule`. */
+  readonly mayBePrivate?: true;
+}
+
 interface LoadedRule extends Rule {
   readonly shown: string;
   readonly addedAt: number | null;
@@ -61,7 +67,7 @@ export class Policies {
   }
 
   /** The rules of what is no session, until `withdraw`: a setup, whose id is none of a session. People cannot change them. */
-  declare(id: string, rules: readonly EgressRule[]): void {
+  declare(id: string, rules: readonly SetupRule[]): void {
     this.#declared.set(id, withPatterns(rules.map(fromFile)));
   }
 
@@ -192,7 +198,7 @@ export class Policies {
 }
 
 /** A rule of `holdfast.yaml`. */
-function fromFile({ host, quiet, tcp, ech }: EgressRule): HostRule {
+function fromFile({ host, quiet, tcp, ech, mayBePrivate }: SetupRule): HostRule {
   return {
     id: null,
     from: 'file',
@@ -201,6 +207,7 @@ function fromFile({ host, quiet, tcp, ech }: EgressRule): HostRule {
     quiet: quiet === true,
     tcp: tcp === true,
     ech: ech === 'allow',
+    ...(mayBePrivate === true ? { mayBePrivate } : {}),
     addedAt: null,
   };
 }

@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto';
-import type { EgressRule } from '../../protocol/egress.ts';
 import type { Profile } from '../../protocol/profile.ts';
-import { PACKAGE_HOSTS, type PackageHosts, type Packages } from '../../protocol/setup.ts';
+import type { PackageHosts, Packages } from '../../protocol/setup.ts';
 import { NODE_ENVIRONMENT, proxyEnvironment } from '../egress/environment.ts';
 import { keptInHome } from '../../protocol/agent-home.ts';
 import { toSingleLine } from '../base/single-line.ts';
+import type { SetupRule } from '../egress/policies.ts';
 import type { SetupStep } from '../engine/port.ts';
 import { cloneCommand, hostOf } from './clone.ts';
+import { type PackageSources, PUBLIC_SOURCES, setupRules } from './package-sources.ts';
 import type { SetupCommand } from './setup-commands.ts';
 
 /** What a profile's setup does. Equal plans make equal images, as far as the package sources answer equally. */
@@ -15,7 +16,7 @@ export interface SetupPlan {
   readonly steps: readonly SetupStep[];
   /** As the agent's user, in a workspace. */
   readonly commands: readonly SetupCommand[];
-  readonly rules: readonly EgressRule[];
+  readonly rules: readonly SetupRule[];
   readonly key: string;
 }
 
@@ -56,11 +57,12 @@ export function planSetup(
   base: string,
   secrets: readonly string[] = [],
   seed: string | null = null,
+  sources: PackageSources = PUBLIC_SOURCES,
 ): SetupPlan | null {
   const { packages: named = {}, run = [] } = profile.setup ?? {};
   // What `auto` means was found out before.
   const packages = named === 'auto' ? {} : named;
-  const given = { ...proxyEnvironment(), ...NODE_ENVIRONMENT, ...profile.env };
+  const given = { ...proxyEnvironment(), ...NODE_ENVIRONMENT, ...sources.env, ...profile.env };
   const env = { ...given, ...AS_ROOT };
   const steps = [
     ...step('apt', packages.apt, (names) => [
@@ -84,9 +86,7 @@ export function planSetup(
   if (steps.length === 0 && commands.length === 0) return null;
   const listed = profile.setup?.egress ?? steps.map(({ name }) => SOURCE_OF[name]);
   const rules = [
-    ...listed.flatMap((rule): readonly EgressRule[] =>
-      typeof rule === 'string' ? PACKAGE_HOSTS[rule].map((host) => ({ host })) : [rule],
-    ),
+    ...setupRules(listed, sources),
     ...(repository === undefined ? [] : [{ host: hostOf(repository) }]),
   ];
   const made = { steps, rules };

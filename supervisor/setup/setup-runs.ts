@@ -10,6 +10,7 @@ import type { Policies } from '../egress/policies.ts';
 import type { Engine, PreparedImage, PrepareIo, SandboxSpec, WorkspaceSpec } from '../engine/port.ts';
 import type { Home } from '../store/home.ts';
 import type { SetupRow, SetupRows, SetupTemplate } from '../store/setups.ts';
+import type { PackageSources } from './package-sources.ts';
 import type { SetupPlan } from './plan.ts';
 import { keptInHome } from '../../protocol/agent-home.ts';
 import { removeFiles, SecretGate } from './secret-gate.ts';
@@ -44,6 +45,8 @@ export interface SetupRunsOptions {
   /** Connects to the sidecar of this sandbox. */
   readonly connect: (sandboxId: string) => Promise<SetupSidecar>;
   readonly templates: TemplateCapture;
+  /** Where packages come from. Errors: `invalid_state`. */
+  readonly sources: () => PackageSources;
   readonly ids: Ids;
   readonly log: Log;
   readonly now: () => number;

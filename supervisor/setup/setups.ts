@@ -249,12 +249,13 @@ export class Setups {
   }
 
   async #plan({ profile, image, seed }: SetupRequest): Promise<SetupPlan | null> {
-    const { images } = this.#options.engine;
+    const { engine, sources } = this.#options;
     const versions = setupSecretsOf(profile).map((name) => {
       const known = this.#options.secrets.describe(profile.name, name);
       return known === null ? name : `${known.profile ?? ''}/${name}/${known.version}`;
     });
-    return planSetup(profile, await images.identity(image), versions, seed?.hash ?? null);
+    if (profile.setup === undefined && profile.workspace?.repository === undefined) return null;
+    return planSetup(profile, await engine.images.identity(image), versions, seed?.hash ?? null, sources());
   }
 
   async #build(plan: BuildPlan, request: SetupRequest): Promise<FinishedSetup> {

@@ -121,10 +121,6 @@ export class SnapshotConnection {
     );
   }
 
-  /**
-   * An abort after the first change of a file no longer ends it: names are moved to the end. So this settles when the sidecar has
-   * answered, and nothing changes in the workspace afterwards.
-   */
   async restore(
     params: {
       readonly root: string;
@@ -136,9 +132,8 @@ export class SnapshotConnection {
     store: LineageStore,
     options: SnapshotCallOptions = {},
   ): Promise<RestoreResult> {
-    const { signal: cancel, onProgress } = options;
-    return await this.#call({ store, incoming: null }, { onProgress }, (watched) =>
-      this.#peer.call('snapshot/restore', params, { ...watched, cancel }),
+    return await this.#call({ store, incoming: null }, options, (watched) =>
+      this.#peer.call('snapshot/restore', params, watched),
     );
   }
 

@@ -1,47 +1,73 @@
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { z } from 'zod';
 import type { Site } from '../egress-harness/origin.ts';
 
-const PackedSchema = z.tuple([
-  z.looseObject({ filename: z.string(), integrity: z.string(), name: z.string(), version: z.string() }),
-]);
-const ManifestSchema = z.looseObject({ name: z.string(), version: z.string() });
+const ManifestSchema = z.looseObject({
+  version: z.string(),
+  integrity: z.string(),
+  /** Only where it is not the last part of its path. */
+  name: z.string().optional(),
+  os: z.array(z.string()).optional(),
+  cpu: z.array(z.string()).optional(),
+  libc: z.array(z.string()).optional(),
+});
+const LockSchema = z.object({
+  packages: z.record(z.string(), z.looseObject({})).transform(({ '': _root, ...packages }) => packages),
+});
+const PackedSchema = z.array(
+  z.looseObject({ filename: z.string(), name: z.string(), version: z.string(), integrity: z.string() }),
+);
 
 /**
- * An npm registry at `/npm/` that has these packages (`NAME@VERSION`) and no others, as the npm of this machine gets them.
- * `folder` gets their archives.
+ * An npm registry at `/npm/` that has these packages (`NAME@VERSION`), what they need on this system, and nothing else, as the npm of
+ * this machine gets them. `folder` gets their archives.
  */
 export async function packageMirror(packages: readonly string[], folder: string): Promise<Site> {
-  const answers = new Map<string, { type: string; body: (url: URL) => string | Buffer }>();
-  for (const wanted of packages) {
-    const [packed] = PackedSchema.parse(JSON.parse(await npm(['pack', '--json', wanted], folder)));
-    const manifest = ManifestSchema.parse(JSON.parse(await npm(['view', '--json', wanted], folder)));
-    const { name, version } = packed;
-    const archive = await readFile(join(folder, packed.filename));
-    const file = `/npm/${name}/-/${version}.tgz`;
-    answers.set(file, { type: 'application/octet-stream', body: () => archive });
-    answers.set(`/npm/${name.replace('/', '%2f')}`, {
-      type: 'application/json',
-      body: (url) => {
-        const dist = { tarball: new URL(file, url).href, integrity: packed.integrity };
-        return JSON.stringify({
-          name,
-          'dist-tags': { latest: version },
-          versions: { [version]: { ...manifest, dist } },
-        });
-      },
-    });
-  }
+  const own = join(folder, 'needed');
+  await mkdir(own);
+  await writeFile(join(own, 'package.json'), '{}');
+  await npm(['install', '--package-lock-only', '--omit-lockfile-registry-resolved=false', ...packages], own);
+  const lock = LockSchema.parse(JSON.parse(await readFile(join(own, 'package-lock.json'), 'utf8')));
+  const needed = Object.entries(lock.packages).flatMap(([path, given]) => {
+    const manifest = ManifestSchema.parse(given);
+    const name = manifest.name ?? path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
+    return runsHere(manifest) ? [{ ...manifest, name }] : [];
+  });
+  const wanted = [...new Set(needed.map(({ name, version }) => `${name}@${version}`))];
+  const packed = PackedSchema.parse(JSON.parse(await npm(['pack', '--json', ...wanted], folder)));
+  const archives = new Map(packed.map((one) => [`${one.name}@${one.version}`, join(folder, one.filename)]));
   return (_request, url, response) => {
-    const answer = answers.get(url.pathname);
-    if (answer === undefined) return false;
-    response.setHeader('Content-Type', answer.type);
-    response.end(answer.body(url));
+    const [, name = '', version] =
+      /^\/npm\/((?:@[^/]+\/)?[^/@]+)(?:\/-\/(.+)\.tgz)?$/.exec(decodeURIComponent(url.pathname)) ?? [];
+    if (version !== undefined) {
+      const archive = archives.get(`${name}@${version}`);
+      if (archive === undefined) return false;
+      void readFile(archive).then((bytes) => response.end(bytes));
+      return true;
+    }
+    const versions = needed.filter((one) => one.name === name);
+    const [newest] = versions;
+    if (newest === undefined) return false;
+    response.setHeader('Content-Type', 'application/json');
+    const described = versions.map(({ integrity, ...manifest }) => {
+      const tarball = new URL(`/npm/${name}/-/${manifest.version}.tgz`, url).href;
+      return [manifest.version, { ...manifest, dist: { tarball, integrity } }] as const;
+    });
+    const tags = { latest: newest.version };
+    response.end(JSON.stringify({ name, 'dist-tags': tags, versions: Object.fromEntries(described) }));
     return true;
   };
+}
+
+function runsHere({ os, cpu, libc }: z.infer<typeof ManifestSchema>): boolean {
+  return has(os, 'linux') && has(cpu, process.arch) && has(libc, 'glibc');
+}
+
+function has(listed: readonly string[] | undefined, own: string): boolean {
+  return listed === undefined || listed.includes(own);
 }
 
 async function npm(args: readonly string[], folder: string): Promise<string> {

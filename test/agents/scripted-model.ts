@@ -54,8 +54,8 @@ interface Step {
  * no memory: what it knows is what the agent sends.
  */
 export class ScriptedModel {
-  /** `Authorization` of each request; an empty text for one without. */
-  readonly authorizations: string[] = [];
+  /** The key of each request, as it was sent; an empty text for one without. */
+  readonly keys: string[] = [];
   readonly #server: Server;
 
   /** With a certificate it speaks TLS. */
@@ -66,7 +66,8 @@ export class ScriptedModel {
   }
 
   #answer(request: IncomingMessage, response: ServerResponse): void {
-    this.authorizations.push(request.headers.authorization ?? '');
+    const { authorization, 'x-api-key': anthropic, 'x-goog-api-key': gemini } = request.headers;
+    this.keys.push([authorization ?? anthropic ?? gemini ?? ''].flat().join());
     let body = '';
     request.setEncoding('utf8').on('data', (text: string) => (body += text));
     request.on('end', () => {
@@ -85,8 +86,8 @@ export class ScriptedModel {
   }
 
   /** Returns its port. */
-  async listen(host = '127.0.0.1'): Promise<number> {
-    await new Promise<void>((resolve) => this.#server.listen(0, host, resolve));
+  async listen(host = '127.0.0.1', port = 0): Promise<number> {
+    await new Promise<void>((resolve) => this.#server.listen(port, host, resolve));
     const address = this.#server.address();
     return typeof address === 'object' && address !== null ? address.port : 0;
   }

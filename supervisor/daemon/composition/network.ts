@@ -10,6 +10,7 @@ import { sandboxOwner } from '../../engine/sandbox-owner.ts';
 import { SetupTemplates } from '../../snapshots/setup-templates.ts';
 import { EgressRules } from '../../store/egress-rules.ts';
 import { SetupRows } from '../../store/setups.ts';
+import { packageSources } from '../../setup/package-sources.ts';
 import { Setups } from '../../setup/setups.ts';
 import { SidecarClient } from '../../workspace/sidecar-client.ts';
 import type { Program } from '../program.ts';
@@ -52,6 +53,7 @@ export function createNetwork(storage: StorageLayer, program: Program, log: Log)
     ...{ policies, egress },
     rows: new SetupRows(database),
     templates: setupTemplates,
+    sources: () => packageSources(process.env),
     connect: (id) => SidecarClient.connect(() => engine.dial(id), id),
     owner: () => sandboxOwner(engine, () => storage.sessions.allocateUid()),
     takesRequests: async (id) => {

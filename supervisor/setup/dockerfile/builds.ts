@@ -3,15 +3,16 @@ import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { DockerfileUse } from '../../../protocol/dockerfile.ts';
-import type { EgressRule } from '../../../protocol/egress.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { Profile } from '../../../protocol/profile.ts';
-import { PACKAGE_HOSTS, SETUP_TIMEOUT_MS } from '../../../protocol/setup.ts';
+import { SETUP_TIMEOUT_MS } from '../../../protocol/setup.ts';
 import { failpoint } from '../../base/failpoints.ts';
 import { proxyEnvironment } from '../../egress/environment.ts';
+import type { SetupRule } from '../../egress/policies.ts';
 import { BUILD_DOCKERFILE } from '../../engine/port.ts';
 import type { PreparedImage } from '../../engine/port.ts';
 import { removeUselessImage, requireStarts } from '../image-trial.ts';
+import { setupRules } from '../package-sources.ts';
 import type { SetupSecret } from '../secret-parts.ts';
 import { SecretRedaction } from '../secret-search.ts';
 import { SetupLog } from '../setup-log.ts';
@@ -47,7 +48,7 @@ export interface BuildPlan {
   readonly key: string;
   readonly dockerfile: Dockerfile;
   readonly context: BuildContext;
-  readonly rules: readonly EgressRule[];
+  readonly rules: readonly SetupRule[];
   readonly args: Readonly<Record<string, string>>;
   readonly imageIds: ReadonlyMap<string, string>;
   /** Of the largest image that it begins with. */
@@ -85,7 +86,7 @@ export class DockerfileBuilds {
     { use, folder }: BuildSource,
     { profile, reportProgress, signal }: Pick<SetupRequest, 'profile' | 'reportProgress' | 'signal'>,
   ): Promise<BuildPlan> {
-    const { engine } = this.#options;
+    const { engine, sources } = this.#options;
     if (!engine.capabilities().builds) {
       throw new HoldfastError('not_supported', `The Dockerfile of ${profile.name} cannot be built`, {
         why: 'the engine does not have the classic builder of Docker',
@@ -99,9 +100,7 @@ export class DockerfileBuilds {
       signal,
     });
     const context = await readContext(join(folder, use.context), wantedPaths(dockerfile), signal);
-    const rules = (profile.setup?.egress ?? []).flatMap((rule): readonly EgressRule[] =>
-      typeof rule === 'string' ? PACKAGE_HOSTS[rule].map((host) => ({ host })) : [rule],
-    );
+    const rules = setupRules(profile.setup?.egress ?? [], sources());
     const imageIds = new Map([...images].map(([reference, { id }]) => [reference, id]));
     const text = renderDockerfile(dockerfile, {
       imageId: (reference) => imageIds.get(reference) ?? '',

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import Docker from 'dockerode';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { SetupStatusSchema } from '../../../protocol/setup.ts';
 import { NameServer } from '../../egress-harness/name-server.ts';
@@ -102,6 +102,30 @@ python3 -c 'import tinything; print(tinything.WHAT)'`;
     const collected = await home.runOk(['gc', '--json']);
     expect(collected).toContain(setup?.image);
     expect((await statusOf('both')).map(({ state }) => state)).toEqual(['done', 'removed']);
+  });
+
+  test('come from the registry and the index of the supervisor, also where these are on its own machine', async () => {
+    const own = await TestHome.create({
+      HOLDFAST_NPM_REGISTRY: `http://localhost:${origin.port}/npm/`,
+      HOLDFAST_PIP_INDEX: `http://localhost:${origin.port}/simple/`,
+    });
+    onTestFinished(() => own.dispose());
+    const packages = 'setup: { packages: { npm: [tiny-thing@1.0.0], pip: [tinything==1.0] } }\n';
+    const folder = await writeProject(own.projects, shellProject('ours', packages));
+    const deployed = await own.run(['deploy', folder]);
+    expect(deployed, deployed.stderr).toMatchObject({ code: 0 });
+    const script =
+      "python3 -c 'import tinything; print(tinything.WHAT)'; npm ls -g --parseable | grep -c tiny-thing; env";
+    const said = await own.runOk(['run', 'ours', script]);
+    expect(said).toMatch(/^from the index\n1\n/);
+    // The session has neither the addresses nor a way there.
+    expect(said).not.toContain(`:${origin.port}`);
+    const denied = await own.run([
+      'run',
+      'ours',
+      `curl -sS --max-time 5 http://host.holdfast.internal:${origin.port}/hello`,
+    ]);
+    expect(denied.code).not.toBe(0);
   });
 
   test('are those of the project where the profile says so, and the log names them first', async () => {

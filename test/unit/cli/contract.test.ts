@@ -73,6 +73,7 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
   ['policy deny', '<session> <host>'],
   ['secret set', '<name>', '--profile', '--expires'],
   ['secret list', ''],
+  ['secret login', '<preset>'],
   ['secret rm', '<name>', '--profile'],
   ['setup run', '<profile>', '--remove-secret-files'],
   ['setup status', '<profile>'],
@@ -117,7 +118,6 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
 /** Commands that later versions will have: until then they fail with `not_supported`. */
 const PLANNED: readonly string[] = [
   'session undelete default',
-  'secret login preset',
   'retention plan',
   'retention apply',
   'serve --port 1',

@@ -43,13 +43,37 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     ['session', 'undelete', 'a'],
     ['session', 'undelete', 'a', '--json'],
     ['retention', 'plan', '--to', 'branch'],
-    ['secret', 'login', 'anthropic'],
     ['retention', 'plan'],
     ['serve', '--port', '1'],
   ])('a command of a later version is refused by its name: %s %s', async (...argv) => {
     const { code, stdout, stderr } = await runToEnd(argv, { home: nowhere });
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr).toMatch(/^error not_supported: `.*` is not available in this version/);
+  });
+});
+
+describe('signing in with an account', () => {
+  test.each([
+    ['claude', 'Claude Code', /Anthropic’s terms/, 'ANTHROPIC_API_KEY'],
+    ['anthropic', 'Claude Code', /Anthropic’s terms/, 'ANTHROPIC_API_KEY'],
+    ['codex', 'Codex', /ChatGPT account is for OpenAI’s own client/, 'OPENAI_API_KEY'],
+    ['gemini', 'Gemini CLI', /Google’s terms forbid/, 'GEMINI_API_KEY'],
+    ['opencode', 'OpenCode', /no sign-in of its own/, 'ANTHROPIC_API_KEY'],
+    ['qwen', 'Qwen Code', /ended the sign-in/, 'OPENAI_API_KEY'],
+  ])('to %s is refused in one sentence, with what to do instead', async (name, title, why, secret) => {
+    const { code, stdout, stderr } = await runToEnd(['secret', 'login', name], { home: nowhere });
+    expect({ code, stdout, lines: stderr.split('\n').length }).toEqual({ code: 1, stdout: '', lines: 2 });
+    expect(stderr).toContain(`error not_supported: Holdfast cannot sign in to ${title}`);
+    expect(stderr).toMatch(why);
+    expect(stderr).toMatch(
+      new RegExp(`get a key at https://[^ ]+ and set it with .holdfast secret set ${secret}`),
+    );
+  });
+
+  test('to what is no preset names the presets', async () => {
+    const { code, stderr } = await runToEnd(['secret', 'login', 'nobody'], { home: nowhere });
+    expect(code).toBe(2);
+    expect(stderr).toContain('choose one of claude, codex, gemini, opencode, qwen');
   });
 });
 

@@ -189,6 +189,41 @@ describe('an address', () => {
     await expect(checked()).rejects.toMatchObject({ reason: 'not_resolved' });
   });
 
+  test('of a private network is dialed for a name that the person who runs the supervisor gave, not one of this machine', async () => {
+    const resolve = (): Promise<readonly string[]> =>
+      Promise.resolve([
+        ...['10.0.0.1', '127.0.0.1', '127.9.9.9', '169.254.169.254', '168.63.129.16', '224.0.0.1', '0.0.0.0'],
+        '::1',
+      ]);
+    const resolve6 = (): Promise<readonly string[]> =>
+      Promise.resolve([
+        'fe80::1',
+        '::ffff:127.0.0.1',
+        'ff02::1',
+        '64:ff9b::7f00:1',
+        '192.168.1.4',
+        'fd00::5',
+      ]);
+    const named = [{ ...allow('packages.test:4873'), mayBePrivate: true }];
+    expect(await resolveAllowedAddresses('packages.test', 4873, named, resolve)).toEqual(['10.0.0.1']);
+    expect(await resolveAllowedAddresses('packages.test', 4873, named, resolve6)).toEqual([
+      '192.168.1.4',
+      'fd00::5',
+    ]);
+    // Neither at another port nor for another name.
+    const others = [...named, allow('packages.test:80'), allow('a.test:4873')];
+    for (const [host, port] of [
+      ['packages.test', 80],
+      ['a.test', 4873],
+    ] as const)
+      await expect(resolveAllowedAddresses(host, port, others, resolve)).rejects.toMatchObject({
+        reason: 'private_address',
+      });
+    await expect(
+      resolveAllowedAddresses('packages.test', 4873, [...named, deny('10.0.0.1:4873')], resolve),
+    ).rejects.toThrow();
+  });
+
   test('what is the address of no machine is never dialed: a system would reach itself with it', async () => {
     const none = (): Promise<readonly string[]> => Promise.resolve([]);
     for (const [address, rule] of [

@@ -6,6 +6,7 @@ import { randomIds } from '../../../supervisor/base/ids.ts';
 import type { Log } from '../../../supervisor/base/log.ts';
 import type { Engine } from '../../../supervisor/engine/port.ts';
 import { checkProfile } from '../../../supervisor/profiles/read.ts';
+import { PUBLIC_SOURCES } from '../../../supervisor/setup/package-sources.ts';
 import { Setups, type SetupsOptions } from '../../../supervisor/setup/setups.ts';
 import { SetupRows } from '../../../supervisor/store/setups.ts';
 import { temporaryDatabase, temporaryHome } from '../../fixtures/store/temporary-home.ts';
@@ -58,6 +59,7 @@ function fixture() {
     connect: () => Promise.reject(new Error('there are no commands')),
     templates: { remove: nothing, list: () => Promise.resolve([]) },
     secrets: {},
+    sources: () => PUBLIC_SOURCES,
     profiles: { list: () => [] },
   } as unknown as SetupsOptions;
   const setups = new Setups(options);
