@@ -1,6 +1,8 @@
+import type { ProjectOrigin } from '../protocol/deploy.ts';
+import { HoldfastError } from '../protocol/errors.ts';
 import { PATH_LIMITS } from '../protocol/paths.ts';
 import { foldName } from '../protocol/folded-name.ts';
-import { toBytes, type RawPath } from '../project/raw-path.ts';
+import { fromText, type RawPath, readable, toBytes } from '../project/raw-path.ts';
 
 /** Paths deeper than this cannot be checked out everywhere. */
 const MAX_DEPTH = 200;
@@ -21,6 +23,22 @@ export function whyRefused(path: RawPath): string | null {
     if (isGitName(name)) return 'its path names a part of a git repository';
   }
   return null;
+}
+
+/**
+ * What the paths of a workspace have before them in the repository: empty, or with a slash at its end. Errors: `protocol_error` for
+ * a record that names what no repository may have.
+ */
+export function prefixOf(base: { readonly origin: ProjectOrigin | null; readonly folder: string }): RawPath {
+  const prefix = fromText((base.origin?.prefix ?? '') + base.folder);
+  if (prefix === '') return '';
+  if (!prefix.endsWith('/') || whyRefused(prefix.slice(0, -1)) !== null) {
+    throw new HoldfastError('protocol_error', 'The changes were not handed over', {
+      why: `the session's record names ${JSON.stringify(readable(prefix))} as its folder in the repository`,
+      next: 'hand off with --to dir',
+    });
+  }
+  return prefix;
 }
 
 /** Every form of `.git` on any file system: by case, ignored characters, streams, trailing dots and spaces, short names. */

@@ -9,7 +9,7 @@ import { fromText, type RawPath, readable } from '../project/raw-path.ts';
 import { type Change, type HandoffConnection, listChanges, type TreeNames } from './changes.ts';
 import { Contents } from './contents.ts';
 import { readFilters } from './filters.ts';
-import { findCollisions, whyRefused } from './path-check.ts';
+import { findCollisions, prefixOf, whyRefused } from './path-check.ts';
 import { quarantineReasons } from './quarantine.ts';
 import { type CommittedEntry, readCommit, type Repository } from './repository.ts';
 
@@ -100,7 +100,7 @@ export async function planHandoff(connection: HandoffConnection, options: PlanOp
     repository === null || onto === null
       ? new Map<RawPath, CommittedEntry>()
       : await readCommit(repository.git, onto);
-  const prefix = repository === null ? '' : prefixOf(begun);
+  const prefix = repository === null ? '' : prefixOf(begun.base);
 
   const refused: LeftOut[] = unreadable.map((path) => ({
     path: fromText(path),
@@ -211,18 +211,6 @@ async function chooseCommits(
 }
 
 /** Where the workspace lies in the repository. Errors: `protocol_error`. */
-function prefixOf({ base }: Result<'handoff/begin'>): RawPath {
-  const prefix = fromText((base.origin?.prefix ?? '') + base.folder);
-  if (prefix === '') return '';
-  if (!prefix.endsWith('/') || whyRefused(prefix.slice(0, -1)) !== null) {
-    throw new HoldfastError('protocol_error', 'The changes were not handed over', {
-      why: `the session's record names ${JSON.stringify(readable(prefix))} as its folder in the repository`,
-      next: 'hand off with --to dir',
-    });
-  }
-  return prefix;
-}
-
 function whyNotHandedOver(
   { before, after }: Change,
   path: RawPath,

@@ -37,6 +37,7 @@ import { MOVE_METHODS } from './moves.ts';
 import { ProfileNameSchema } from './profile.ts';
 import { SECRET_METHODS } from './secrets.ts';
 import { REVIEW_COMMENT_METHODS } from './review-comments.ts';
+import { REVIEW_BASE_METHODS } from './review-base.ts';
 import { REVIEW_METHODS } from './review.ts';
 import { SETUP_METHODS, SETUP_NOTIFICATIONS } from './setup.ts';
 import { SEARCH_METHODS, SEARCH_NOTIFICATIONS } from './search.ts';
@@ -490,6 +491,7 @@ export const METHODS = {
   ...BUNDLE_METHODS,
   ...MOVE_METHODS,
   ...REVIEW_METHODS,
+  ...REVIEW_BASE_METHODS,
   ...REVIEW_COMMENT_METHODS,
   ...BLAME_METHODS,
   ...HANDOFF_METHODS,

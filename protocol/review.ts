@@ -28,12 +28,14 @@ export const HunkIdSchema = z.string().regex(/^[0-9a-f]{8}$/);
 
 /**
  * What a review compares with. `last`: the accepted tree of the last review that ended, or else `start`. `start`: the
- * oldest snapshot of the session. `turn:ID`: before that turn.
+ * oldest snapshot of the session. `turn:ID`: before that turn. `head:COMMIT`: a commit of the person's repository, see
+ * protocol/review-base.ts.
  */
 export const ReviewBaseSchema = z.union([
   z.enum(['last', 'start']),
   z.string().regex(/^turn:turn-[a-z2-7]{16}$/),
   z.string().regex(/^snapshot:snp-[a-z2-7]{16}$/),
+  z.string().regex(/^head:[0-9a-f]{40}$/),
 ]);
 export type ReviewBase = z.infer<typeof ReviewBaseSchema>;
 
@@ -96,7 +98,7 @@ export const ReviewSchema = z.object({
   sessionId: SessionIdSchema,
   createdAt: TimeSchema,
   updatedAt: TimeSchema,
-  /** As asked for. `snapshotId` is null where the base is the accepted tree of an earlier review. */
+  /** As asked for. `snapshotId` is null for the accepted tree of an earlier review, and for a commit. */
   base: z.object({ spec: ReviewBaseSchema, snapshotId: SnapshotIdSchema.nullable(), root: hash }),
   /** The workspace as it is reviewed. */
   target: z.object({ snapshotId: SnapshotIdSchema, root: hash }),
@@ -134,11 +136,11 @@ const reviewed = z.object({ review: ReviewSchema });
 export const REVIEW_METHODS = {
   /**
    * Snapshots the workspace and reviews it: goes on with the session's review, whose decisions stay where their text still
-   * exists; with another `base` a new review begins and the earlier one ends. `not_found` without a snapshot to compare
-   * with.
+   * exists; with another `base` a new review begins and the earlier one ends. `upload`: the files of a base `head:COMMIT`, as
+   * `review/base/begin` began it. `not_found` without a snapshot to compare with.
    */
   'review/open': {
-    params: session.extend({ base: ReviewBaseSchema.optional() }),
+    params: session.extend({ base: ReviewBaseSchema.optional(), upload: z.string().max(64).optional() }),
     result: reviewed,
     repeat: 'safe',
     whenDamaged: 'refused',

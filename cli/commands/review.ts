@@ -1,3 +1,5 @@
+import { resolve } from 'node:path';
+import type { SentHead } from '../../handoff/review-head.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import {
   type Decision,
@@ -29,6 +31,7 @@ export function registerReview(registry: Registry): void {
       operands: ['session'],
       examples: [
         'holdfast review default',
+        'holdfast review default --base head       compared with what is checked out here',
         'holdfast review diff default src/main.ts',
         'holdfast review accept default src/main.ts',
         'holdfast review reject default src/debug.ts:3f2a91c0',
@@ -37,32 +40,66 @@ export function registerReview(registry: Registry): void {
     })
     .option(
       '--base <base>',
-      'last, start, turn:ID or snapshot:ID; another one than before begins a new review',
+      'last, start, turn:ID, snapshot:ID or head (your checked out commit); another one than before begins a new review',
     )
+    .option('--repository <folder>', 'your repository, for --base head (default: the current folder)')
     .option('--no-pager', NO_PAGER)
     .enablePositionalOptions();
-  registry.setAction(
-    review,
-    async (context, options: { base?: string; pager?: boolean }, session: string) => {
-      context.usePager(options.pager);
-      const base = options.base === undefined ? {} : { base: parseBase(options.base) };
-      await context.call('review/open', { session, ...base }, { stage: 'Comparing' });
-      const { review: opened, files } = await allFiles(context, session);
-      if (context.json) await context.printJson({ review: opened, files });
-      else {
-        const { style, stdout } = context;
-        await context.print(...formatReviewFiles(files, { style, width: stdout.columns }));
-        if (files.length === 0) await context.print(formatReviewCounts(opened));
-        else await context.printHint(formatReviewCounts(opened));
-      }
-      return undefined;
-    },
-  );
+  registry.setAction(review, async (context, options: ReviewOptions, session: string) => {
+    const { base, repository } = options;
+    if (repository !== undefined && base !== 'head')
+      throw new UsageError('--repository goes with --base head', 'invalid_params');
+    context.usePager(options.pager);
+    const chosen =
+      base === undefined
+        ? {}
+        : base === 'head'
+          ? await sendOwnHead(context, session, repository)
+          : { base: parseBase(base) };
+    await context.call('review/open', { session, ...chosen }, { stage: 'Comparing' });
+    const { review: opened, files } = await allFiles(context, session);
+    if (context.json) await context.printJson({ review: opened, files });
+    else {
+      const { style, stdout } = context;
+      await context.print(...formatReviewFiles(files, { style, width: stdout.columns }));
+      if (files.length === 0) await context.print(formatReviewCounts(opened));
+      else await context.printHint(formatReviewCounts(opened));
+    }
+    return undefined;
+  });
   registerReviewDiff(registry, review);
   for (const verdict of ['accept', 'reject'] as const) registerDecide(registry, review, verdict);
   registerUndo(registry, review);
   registerReviewComment(registry, review);
   registerReviewBlame(registry, review);
+}
+
+interface ReviewOptions {
+  readonly base?: string;
+  readonly repository?: string;
+  readonly pager?: boolean;
+}
+
+/** What is checked out in the person's repository, which the supervisor may not see. */
+async function sendOwnHead(context: Context, session: string, folder: string | undefined): Promise<SentHead> {
+  const { Git } = await import('../../handoff/git.ts');
+  const { openRepository } = await import('../../handoff/repository.ts');
+  const { sendHead } = await import('../../handoff/review-head.ts');
+  const git = new Git(resolve(context.io.cwd, folder ?? '.'), context.io.env, context.interrupted);
+  const repository = await openRepository(git, context.home);
+  context.progress.begin('Reading the commit');
+  try {
+    return await sendHead(
+      context.client(),
+      { session, repository },
+      {
+        signal: context.interrupted,
+        onProgress: (stage) => context.progress.update({ stage, done: null, of: null, unit: null }),
+      },
+    );
+  } finally {
+    context.progress.end();
+  }
 }
 
 function registerDecide(registry: Registry, review: ReturnType<Registry['group']>, verdict: Verdict): void {
@@ -191,10 +228,5 @@ export async function allFiles(
 function parseBase(text: string): ReviewBase {
   const parsed = ReviewBaseSchema.safeParse(text);
   if (parsed.success) return parsed.data;
-  if (text === 'head') {
-    throw new HoldfastError('not_supported', 'This version cannot review against the local HEAD', {
-      next: 'use --base start',
-    });
-  }
-  throw new UsageError('--base is last, start, turn:ID or snapshot:ID', 'invalid_params');
+  throw new UsageError('--base is last, start, head, turn:ID or snapshot:ID', 'invalid_params');
 }

@@ -356,6 +356,7 @@ function titleOf(session: Session): string {
 function describeBase(review: OpenReview): string {
   const spec = review.review?.base.spec ?? 'last';
   if (spec === 'last') return 'the last review';
+  if (spec.startsWith('head:')) return `the commit ${spec.slice(5, 12)}`;
   return spec === 'start' ? 'its start' : 'the chosen snapshot';
 }
 

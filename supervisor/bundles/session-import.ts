@@ -233,6 +233,7 @@ function newBase(
   turnIds: ReadonlyMap<string, string>,
 ): BaseSpec {
   const [kind, id = ''] = spec.split(':');
+  if (kind === 'head') return spec;
   const found = kind === 'turn' ? turnIds.get(id) : kind === 'snapshot' ? others.get(id) : undefined;
   if (found === undefined) return kind === 'last' || kind === 'start' ? spec : 'start';
   return `${kind ?? ''}:${found}`;

@@ -80,7 +80,10 @@ export class HandoffService {
 
   /** What a person accepted. It is stored already, so that the workspace is not looked at. */
   #accepted(session: SessionRow, { id, base, target, accepted, counts }: DeliverableReview): BegunTrees {
-    const { origin = null, folder = '' } = this.#options.baseTrees.find(session) ?? {};
+    const { origin: deployed = null, folder = '' } = this.#options.baseTrees.find(session) ?? {};
+    // What was compared with a commit is a change of that commit.
+    const head = base.spec.startsWith('head:') ? base.spec.slice('head:'.length) : null;
+    const origin = deployed === null || head === null ? deployed : { ...deployed, head };
     return {
       base: { kind: 'review', root: base.root, origin, folder },
       target: { kind: 'review', snapshot: target.snapshotId, root: accepted.root, missing: 0 },

@@ -7,7 +7,7 @@ import { IncomingPacks, MIN_FREE_MIB } from '../snapshots/store/incoming-packs.t
 import type { LineageStore } from '../snapshots/store/lineage-store.ts';
 import type { LineageStores } from '../snapshots/store/lineage-stores.ts';
 import { acceptedEdits } from './accepted-edits.ts';
-import { editTree } from './accepted-tree.ts';
+import { editTree, type TreeEdit } from './accepted-tree.ts';
 import { collectUnits, type ReviewUnit } from './review-units.ts';
 import { NewObjects } from './store-objects.ts';
 
@@ -75,18 +75,35 @@ export class ReviewTrees {
     record: (root: string) => T,
     signal?: AbortSignal,
   ): Promise<T> {
-    return await this.#stores.use(trees.lineage, async (store) => {
+    const edits = async (objects: NewObjects, store: LineageStore): Promise<readonly TreeEdit[] | null> => {
       const { units } = await this.compare(store, trees, signal);
       const isAll = units.every(({ key }) => decisions.get(key)?.whole === 'accept');
-      if (isAll && trees.isTargetComplete && units.length > 0) return record(trees.targetRoot);
+      if (isAll && trees.isTargetComplete && units.length > 0) return null;
+      return await acceptedEdits(units, decisions, objects);
+    };
+    return await this.storeEdited(trees, edits, record, signal);
+  }
+
+  /**
+   * Stores the base with edits and runs `record` with its root before any object of it can be collected. `edits` null: the target
+   * itself.
+   */
+  async storeEdited<T>(
+    trees: Trees,
+    edits: (objects: NewObjects, store: LineageStore) => Promise<readonly TreeEdit[] | null>,
+    record: (root: string) => T,
+    signal?: AbortSignal,
+  ): Promise<T> {
+    return await this.#stores.use(trees.lineage, async (store) => {
       const objects = new NewObjects(store);
-      const edits = await acceptedEdits(units, decisions, objects);
-      const root: Hash = await editTree(parseHash(trees.baseRoot), parseHash(trees.targetRoot), edits, {
+      const chosen = await edits(objects, store);
+      if (chosen === null) return record(trees.targetRoot);
+      const root: Hash = await editTree(parseHash(trees.baseRoot), parseHash(trees.targetRoot), chosen, {
         reader: objects,
         sink: objects.add,
         signal,
       });
-      if (edits.length > 0) {
+      if (chosen.length > 0) {
         const incoming = new IncomingPacks(store, () => this.#freeBytes());
         try {
           await objects.publish(incoming, root);

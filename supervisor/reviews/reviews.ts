@@ -1,18 +1,14 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import { formatPath } from '../../protocol/paths.ts';
 import {
   type Hunk,
   type Review,
   type ReviewBase,
-  type ReviewCounts,
   type ReviewFile,
   REVIEW_LIMITS,
   type REVIEW_SIDES,
 } from '../../protocol/review.ts';
-import type { TreeEntry } from '../../snapshot-format/entries.ts';
 import { type ObjectReader, parseHash } from '../../snapshot-format/objects.ts';
 import type { Ids } from '../base/ids.ts';
-import { isoTime } from '../base/iso-time.ts';
 import type { KeyedMutex } from '../base/keyed-mutex.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { Database } from '../store/database.ts';
@@ -28,7 +24,9 @@ import { acceptedText } from './line-decisions.ts';
 import { type ComparedTrees, type ReviewTrees, unitAt } from './review-trees.ts';
 import { isDecidedByHunk, type ReviewUnit } from './review-units.ts';
 import { fileBytes, type TextComparison } from './text-comparison.ts';
-import { hunksOf, stateOf, type UnitHunk, type UnitText } from './unit-state.ts';
+import type { HeadBases } from './head-bases.ts';
+import { fileView, hunkView, viewOf } from './review-views.ts';
+import { hunksOf, type UnitText } from './unit-state.ts';
 
 export interface ReviewsOptions {
   readonly database: Database;
@@ -39,6 +37,8 @@ export interface ReviewsOptions {
   readonly snapshotCreation: Pick<SnapshotCreation, 'create'>;
   readonly trees: ReviewTrees;
   readonly texts: TextComparison;
+  /** Commits that clients send as bases. */
+  readonly heads: Pick<HeadBases, 'store'>;
   /** One change of a session's review at a time. */
   readonly mutex: KeyedMutex;
   readonly ids: Ids;
@@ -54,6 +54,16 @@ export interface OpenReview {
   readonly compared: ComparedTrees;
   readonly decisions: Map<string, DecisionState>;
 }
+
+/** Files of a commit that a client has sent: see protocol/review-base.ts. */
+export interface SentHead {
+  readonly upload: string;
+  /** The connection that sent them. */
+  readonly owner: object;
+}
+
+/** A base that is a commit. */
+const HEAD = 'head:';
 
 export interface FilesPage {
   readonly review: Review;
@@ -74,24 +84,41 @@ export class Reviews {
     this.#options = options;
   }
 
-  /** Errors: `not_found` without anything to compare with, those of creating a snapshot. */
+  /**
+   * `head`: the files of a base that is a commit. Errors: `not_found` without anything to compare with, those of creating a
+   * snapshot.
+   */
   async open(
     session: SessionRow,
     base: ReviewBase | undefined,
     options: SnapshotCallOptions,
+    head?: SentHead,
   ): Promise<Review> {
-    const { mutex, finishPending, snapshotCreation } = this.#options;
+    const { mutex, finishPending, snapshotCreation, rows } = this.#options;
     return await mutex.run(session.id, async () => {
       await finishPending(session.id);
-      const chosen = this.#baseOf(session, base);
+      const isHead = base?.startsWith(HEAD) === true && rows.findOpen(session.id)?.baseSpec !== base;
+      if (isHead && head === undefined) throw headNotSent();
+      const chosen = isHead ? null : this.#baseOf(session, base);
       const created = await snapshotCreation.create(session.id, { reason: 'before-review', ...options });
       if (created === null) throw new HoldfastError('internal', 'A snapshot for a review was skipped');
-      const earlier = this.#options.rows.findOpen(session.id);
-      if (earlier !== null && chosen !== null) await this.#end(earlier, options.signal);
-      if (earlier === null || chosen !== null)
-        return await this.#begin(session, base ?? 'last', chosen, created.row);
-      return await this.#continue(earlier, created.row, options.signal);
+      const earlier = rows.findOpen(session.id);
+      if (earlier !== null && chosen === null && !isHead)
+        return await this.#continue(earlier, created.row, options.signal);
+      if (earlier !== null) await this.#storeAccepted(earlier, options.signal);
+      if (isHead && head !== undefined) {
+        const sent = { ...head, commit: base.slice(HEAD.length), target: created.row.root };
+        const begin = (root: string): void =>
+          this.#begin(session, base, { root, snapshotId: null }, created.row);
+        await this.#options.heads.store(session, sent, begin, options.signal);
+      } else this.#begin(session, base ?? 'last', chosen, created.row);
+      return await this.show(session, options.signal);
     });
+  }
+
+  /** Whether the open review of a session has this base. */
+  hasBase(session: SessionRow, base: ReviewBase): boolean {
+    return this.#options.rows.findOpen(session.id)?.baseSpec === base;
   }
 
   /** Errors: `not_found` if no review is open. */
@@ -296,16 +323,19 @@ export class Reviews {
     throw new HoldfastError('not_found', `There is no snapshot ${row.id} of ${session.name}`);
   }
 
-  async #begin(
+  /** Ends the open review, whose accepted tree is stored, and begins another one. */
+  #begin(
     session: SessionRow,
     spec: ReviewBase,
     base: { readonly root: string; readonly snapshotId: string | null } | null,
     target: SnapshotRow,
-  ): Promise<Review> {
+  ): void {
     if (base === null) throw new HoldfastError('internal', 'A review without a base');
     const { rows, ids, now, database } = this.#options;
     const at = now();
     database.transaction(() => {
+      const earlier = rows.findOpen(session.id);
+      if (earlier !== null) this.endStored(earlier);
       rows.insert({
         id: ids.next('rev'),
         sessionId: session.id,
@@ -323,7 +353,6 @@ export class Reviews {
       });
       this.#tellOpened(session.id);
     });
-    return await this.show(session);
   }
 
   /** Carries the decisions over to a newer target. */
@@ -399,65 +428,16 @@ function offsetOf(cursor: string, stamp: string): number {
   return Number(offset);
 }
 
+function headNotSent(): HoldfastError {
+  return new HoldfastError('invalid_params', 'The files of the commit were not sent', {
+    why: 'a commit is in the repository of the client, which sends what the session lacks',
+    next: 'use `holdfast review SESSION --base head`, or *Agent: Review Changes Since…*',
+  });
+}
+
 export function reviewMoved(): HoldfastError {
   return new HoldfastError('conflict', 'The review has been opened again meanwhile', {
     why: 'it compares with newer files now',
     next: 'ask for it again',
   });
-}
-
-/** The review as clients see it. */
-export function viewOf({ row, compared, decisions }: OpenReview): Review {
-  const counts: ReviewCounts = {
-    files: compared.units.length,
-    toReview: 0,
-    accepted: 0,
-    rejected: 0,
-    partial: 0,
-  };
-  if (decisions.size === 0) counts.toReview = counts.files;
-  else {
-    for (const unit of compared.units) {
-      const state = stateOf(unit, decisions.get(unit.key) ?? null);
-      if (state === 'to-review') counts.toReview += 1;
-      else if (state === 'accepted' || state === 'rejected') counts[state] += 1;
-      else counts.partial += 1;
-    }
-  }
-  return {
-    id: row.id,
-    sessionId: row.sessionId,
-    createdAt: isoTime(row.createdAt),
-    updatedAt: isoTime(row.updatedAt),
-    base: { spec: row.baseSpec, snapshotId: row.baseSnapshot, root: row.baseRoot },
-    target: { snapshotId: row.targetSnapshot, root: row.targetRoot },
-    accepted: row.acceptedRoot === null ? null : { root: row.acceptedRoot },
-    revision: row.revision,
-    counts,
-  };
-}
-
-function fileView(unit: ReviewUnit, state: DecisionState | null): ReviewFile {
-  const { before, after, origin } = unit;
-  const sizeOf = (entry: TreeEntry | null): number | null => (entry?.type === 'file' ? entry.size : null);
-  return {
-    path: unit.key,
-    id: unit.id,
-    kind: unit.kind,
-    ...(origin === null ? {} : { oldPath: formatPath(origin.path) }),
-    type: (after ?? before)?.type ?? 'file',
-    oldBytes: origin?.size ?? sizeOf(before),
-    newBytes: sizeOf(after),
-    oldMode: origin?.mode ?? before?.mode ?? null,
-    newMode: after?.mode ?? null,
-    state: stateOf(unit, state),
-    again: state?.again ?? false,
-    byHunk: isDecidedByHunk(unit),
-    below: unit.below,
-    risks: [...unit.risks],
-  };
-}
-
-function hunkView({ id, what, removed, added, state }: UnitHunk): Hunk {
-  return { id, what, removed, added, state };
 }

@@ -18,6 +18,11 @@ const ManifestsSchema = z.object({
   manifests: z.array(z.object({ id: z.string(), reason: z.string(), snapshot: z.string().nullable() })),
 });
 
+const ReviewedSchema = z.object({
+  review: z.object({ base: z.object({ spec: z.string() }) }),
+  files: z.array(z.object({ path: z.string(), kind: z.string() })),
+});
+
 let home: TestHome;
 beforeAll(async () => {
   home = await TestHome.create();
@@ -158,4 +163,39 @@ test('after a review a commit has exactly what was accepted, and the next one wh
   const next = await handOff('--onto', again.branch);
   expect(git('diff', '--name-status', again.commit, next.commit)).toBe('M\ta.txt\nA\tc.txt\n');
   expect(await readFile(join(next.folder, 'a.txt'), 'utf8')).toBe('two\nthree\n');
+});
+
+test('a review against the commit that is checked out knows what came since the deploy, and is handed over onto it', async () => {
+  const { project, git } = await deployed('headed', {
+    '.gitignore': 'made\n',
+    'a.txt': 'one\n',
+    'b.txt': 'one\n',
+    'film.mp4': 'left out of the workspace\n',
+  });
+  const session = 'headed/default';
+  await home.runOk(['run', 'headed', 'echo agent > a.txt; echo new > c.txt; mkdir made; echo made > made/x']);
+  // The person goes on meanwhile.
+  await writeFile(join(project, 'b.txt'), 'two\n');
+  await writeFile(join(project, 'd.txt'), 'mine\n');
+  git('add', '.');
+  git('commit', '-q', '-m', 'second');
+  const head = git('rev-parse', 'HEAD').trim();
+  const reviewed = ReviewedSchema.parse(
+    await home.runJson(['review', session, '--base', 'head', '--repository', project]),
+  );
+  expect(reviewed.review.base).toMatchObject({ spec: `head:${head}` });
+  expect(Object.fromEntries(reviewed.files.map(({ path, kind }) => [path, kind]))).toEqual({
+    '/workspace/a.txt': 'modified',
+    '/workspace/b.txt': 'modified',
+    '/workspace/c.txt': 'added',
+    '/workspace/d.txt': 'deleted',
+    '/workspace/made/x': 'added',
+  });
+  const diff = await home.runOk(['review', 'diff', session, 'b.txt', '--no-pager']);
+  expect(diff).toContain('-two');
+  await home.runOk(['gc']);
+  await home.runOk(['review', 'accept', session, 'a.txt', 'c.txt']);
+  const made = MadeSchema.loose().parse(await home.runJson(['handoff', session, '--repository', project]));
+  expect(git('rev-parse', `${made.commit}^`).trim()).toBe(head);
+  expect(git('diff', '--name-status', head, made.commit)).toBe('M\ta.txt\nA\tc.txt\n');
 });

@@ -1,6 +1,7 @@
 import { KeyedMutex } from '../../base/keyed-mutex.ts';
 import { Blames } from '../../reviews/blame/blames.ts';
 import { readLiveFile } from '../../reviews/blame/live-file.ts';
+import { HeadBases } from '../../reviews/head-bases.ts';
 import { CheckTrees } from '../../reviews/check-trees.ts';
 import { ReviewComments } from '../../reviews/review-comments.ts';
 import { ReviewDelivery } from '../../reviews/review-delivery.ts';
@@ -28,10 +29,12 @@ export function createReviews(
   const own = { ...below, rows, mutex: new KeyedMutex(), workspace: new WorkspaceChanges(filesConnections) };
   const texts = new TextComparison(program.lineWorker);
   const trees = new ReviewTrees(below);
+  const heads = new HeadBases({ ...below, trees });
   const reviews = new Reviews({
     ...own,
     texts,
     trees,
+    heads,
     finishPending: (sessionId) => reviewDecisions.finishPending(sessionId),
   });
   const reviewDecisions: ReviewDecisions = new ReviewDecisions({ ...own, reviews });
@@ -56,5 +59,14 @@ export function createReviews(
     trees,
     readLive: (sessionId, path, signal) => readLiveFile(filesConnections, sessionId, path, signal),
   });
-  return { reviews, reviewDecisions, reviewDelivery, reviewComments, checkTrees, blames, reviewTexts: texts };
+  return {
+    reviews,
+    heads,
+    reviewDecisions,
+    reviewDelivery,
+    reviewComments,
+    checkTrees,
+    blames,
+    reviewTexts: texts,
+  };
 }

@@ -1,5 +1,6 @@
 import type { BLAME_METHODS } from '../../../protocol/blame.ts';
 import type { REVIEW_COMMENT_METHODS } from '../../../protocol/review-comments.ts';
+import type { REVIEW_BASE_METHODS } from '../../../protocol/review-base.ts';
 import type { REVIEW_METHODS } from '../../../protocol/review.ts';
 import {
   type HandlerContext,
@@ -8,6 +9,7 @@ import {
   withBytes,
 } from '../../../protocol/wire/shapes.ts';
 import type { Blames } from '../../reviews/blame/blames.ts';
+import type { HeadBases } from '../../reviews/head-bases.ts';
 import type { ReviewComments } from '../../reviews/review-comments.ts';
 import type { ReviewDecisions } from '../../reviews/review-decisions.ts';
 import type { Reviews } from '../../reviews/reviews.ts';
@@ -15,6 +17,7 @@ import type { SessionRow } from '../../store/sessions.ts';
 
 export interface ReviewHandlersOptions {
   readonly reviews: Reviews;
+  readonly heads: HeadBases;
   readonly reviewDecisions: ReviewDecisions;
   readonly reviewComments: ReviewComments;
   readonly blames: Blames;
@@ -23,14 +26,15 @@ export interface ReviewHandlersOptions {
 }
 
 /** The answers to `review/*`. */
-export function reviewHandlers<P>({
+export function reviewHandlers<P extends { readonly closed: Promise<unknown> }>({
   reviews,
+  heads,
   reviewDecisions,
   reviewComments,
   blames,
   findSession,
 }: ReviewHandlersOptions): Handlers<
-  typeof REVIEW_METHODS & typeof REVIEW_COMMENT_METHODS & typeof BLAME_METHODS,
+  typeof REVIEW_METHODS & typeof REVIEW_BASE_METHODS & typeof REVIEW_COMMENT_METHODS & typeof BLAME_METHODS,
   P
 > {
   const callOptions = ({ signal, progress }: HandlerContext<P>) => ({
@@ -39,9 +43,27 @@ export function reviewHandlers<P>({
       progress(stage, done ?? undefined, of ?? undefined, unit ?? undefined),
   });
   return {
-    'review/open': async ({ session, base }, context) => ({
-      review: await reviews.open(findSession(session), base, callOptions(context)),
-    }),
+    'review/open': async ({ session, base, upload }, context) => {
+      const sent = upload === undefined ? undefined : { upload, owner: context.peer };
+      return { review: await reviews.open(findSession(session), base, callOptions(context), sent) };
+    },
+    'review/base/begin': ({ session, commit }, { peer }) => {
+      const row = findSession(session);
+      if (reviews.hasBase(row, `head:${commit}`)) return { upload: null, ...heads.originOf(row) };
+      const begun = heads.begin(row, commit, peer);
+      // The files of a client that is gone are of no use.
+      void peer.closed.then(() => heads.end(begun.upload, peer)).catch(() => undefined);
+      return begun;
+    },
+    'review/base/append': ({ upload, entries }, { peer }) => {
+      heads.append(upload, peer, entries);
+      return {};
+    },
+    'review/base/missing': ({ upload, from }, { peer, signal }) => heads.missing(upload, peer, from, signal),
+    'review/base/contents': async ({ upload }, { peer, bytes }) => {
+      await heads.receive(upload, peer, bytes);
+      return {};
+    },
     'review/show': async ({ session }, { signal }) => ({
       review: await reviews.show(findSession(session), signal),
     }),

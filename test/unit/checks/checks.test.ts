@@ -17,7 +17,7 @@ import { SnapshotFiles } from '../../../supervisor/snapshots/files/snapshot-file
 import type { SnapshotRow } from '../../../supervisor/store/snapshots.ts';
 import type { ExecListener } from '../../../supervisor/terminals/execs.ts';
 import { rejectedError } from '../../fixtures/store/temporary-home.ts';
-import { snapshotFixture } from '../../fixtures/snapshots/snapshot-fixture.ts';
+import { NO_HEADS, snapshotFixture } from '../../fixtures/snapshots/snapshot-fixture.ts';
 import type { SmallTree } from '../../fixtures/snapshots/small-tree.ts';
 
 /** Checks of a profile, on real trees. Only the sandbox is a fake: `act` is what a command does. */
@@ -35,6 +35,7 @@ function fixture(act: (listener: ExecListener) => Promise<void>) {
     ids: randomIds,
     now: Date.now,
     finishPending: () => Promise.resolve(),
+    heads: NO_HEADS,
   });
   const forks: SnapshotRow[] = [];
   const ran: string[] = [];

@@ -127,6 +127,7 @@ describe('whether a request may be sent again', () => {
       'files/append',
       'files/commit',
       'profile/deploy/append',
+      'review/base/append',
     ];
     expect(methodsWith('never')).toEqual(expect.arrayContaining([...bound]));
   });

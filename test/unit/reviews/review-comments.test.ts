@@ -10,7 +10,7 @@ import { Reviews } from '../../../supervisor/reviews/reviews.ts';
 import { TextComparison } from '../../../supervisor/reviews/text-comparison.ts';
 import { ReviewCommentRows } from '../../../supervisor/store/review-comments.ts';
 import { rejectedError } from '../../fixtures/store/temporary-home.ts';
-import { snapshotFixture } from '../../fixtures/snapshots/snapshot-fixture.ts';
+import { NO_HEADS, snapshotFixture } from '../../fixtures/snapshots/snapshot-fixture.ts';
 import type { SmallTree } from '../../fixtures/snapshots/small-tree.ts';
 
 const NEVER = new AbortController().signal;
@@ -28,6 +28,7 @@ async function fixture() {
     ...shared,
     trees: new ReviewTrees(base),
     finishPending: () => Promise.resolve(),
+    heads: NO_HEADS,
   });
   const prompts = new Map<string, string>();
   /** What a supervisor does that is killed after the turn began, and before it noted that. */

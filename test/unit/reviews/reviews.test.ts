@@ -11,7 +11,7 @@ import { Reviews } from '../../../supervisor/reviews/reviews.ts';
 import { SnapshotFiles } from '../../../supervisor/snapshots/files/snapshot-files.ts';
 import { TextComparison } from '../../../supervisor/reviews/text-comparison.ts';
 import type { Item, Replacement, WorkspaceChanges } from '../../../supervisor/reviews/workspace-changes.ts';
-import { snapshotFixture } from '../../fixtures/snapshots/snapshot-fixture.ts';
+import { NO_HEADS, snapshotFixture } from '../../fixtures/snapshots/snapshot-fixture.ts';
 import type { SmallTree } from '../../fixtures/snapshots/small-tree.ts';
 
 /** The files of a workspace in memory, in place of a sidecar's. */
@@ -53,6 +53,7 @@ function fixture() {
       trees: new ReviewTrees(base),
       ids: randomIds,
       now: Date.now,
+      heads: NO_HEADS,
       workspace: workspace as unknown as WorkspaceChanges,
       writeLock: new KeyedReadWriteLock(),
       finishPending: (id: string) => decisions.finishPending(id),
