@@ -28,7 +28,8 @@ export function defineActivation(): void {
       await extension().activate();
       const all = await vscode.commands.getCommands(true);
       const manifest = extension().packageJSON as { contributes: { commands: { command: string }[] } };
-      for (const { command } of manifest.contributes.commands) assert.ok(all.includes(command), command);
+      for (const { command } of manifest.contributes.commands)
+        if (command.startsWith('holdfast.')) assert.ok(all.includes(command), command);
     });
 
     it('starts its supervisor and creates a session that the command line sees', async () => {
