@@ -1,8 +1,11 @@
+import { HoldfastError } from '../../protocol/errors.ts';
 import type { Profile } from '../../protocol/profile.ts';
+import type { Engine } from '../engine/port.ts';
 import type { SetupCommand } from './setup-commands.ts';
 
 type Repository = NonNullable<NonNullable<Profile['workspace']>['repository']>;
 
+const CLONE = 'clone';
 /** Variables that the clone alone has. */
 const USER = 'CLONE_USER';
 export const CLONE_PASSWORD = 'CLONE_PASSWORD';
@@ -42,6 +45,30 @@ fi
 rm -f .git/FETCH_HEAD
 git "$@" log -1 --format='%H %s'`;
 
+/** Whether this command is the clone of a repository. */
+export function isClone({ name }: SetupCommand): boolean {
+  return name === CLONE;
+}
+
+/** Whether the sandbox, in which nothing else runs, can clone. */
+export async function hasGit(engine: Pick<Engine, 'exec'>, sandboxId: string): Promise<boolean> {
+  const exec = await engine.exec(sandboxId, {
+    execId: 'setup-git',
+    command: ['sh', '-c', 'command -v git'],
+    ...{ env: {}, cwd: '/', tty: null, stdin: false },
+  });
+  exec.stdout.resume();
+  exec.stderr?.resume();
+  return (await exec.exited) === 0;
+}
+
+export function gitMissingError(image: string): HoldfastError {
+  return new HoldfastError('setup_failed', 'The repository cannot be cloned', {
+    why: `${image} has no git, and a git that the setup installs could read the secret of the repository`,
+    next: 'begin with an image that has git, such as holdfast/agent',
+  });
+}
+
 /** The host that the clone reaches, as in an egress rule. */
 export function hostOf({ url }: Repository): string {
   const { protocol, hostname, port } = new URL(url);
@@ -59,7 +86,7 @@ export function cloneCommand(
   ];
   const options = settings.flatMap((one) => ['-c', one]);
   return {
-    name: 'clone',
+    name: CLONE,
     command: ['sh', '-c', SCRIPT, 'sh', url, ref ?? '', depth === undefined ? '' : String(depth), ...options],
     shown: `git clone ${url}`,
     env: {

@@ -1,5 +1,4 @@
-import { HoldfastError } from '../../protocol/errors.ts';
-import { PROFILE_DEFAULTS, type Profile } from '../../protocol/profile.ts';
+import type { Profile } from '../../protocol/profile.ts';
 import { SETUP_TIMEOUT_MS } from '../../protocol/setup.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { Ids } from '../base/ids.ts';
@@ -7,7 +6,7 @@ import { environmentOfSecrets } from '../base/secret-environment.ts';
 import type { Log } from '../base/log.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { Policies } from '../egress/policies.ts';
-import type { Engine, PreparedImage, PrepareIo, SandboxSpec, WorkspaceSpec } from '../engine/port.ts';
+import type { Engine, PreparedImage, PrepareIo } from '../engine/port.ts';
 import type { Home } from '../store/home.ts';
 import type { SetupRow, SetupRows, SetupTemplate } from '../store/setups.ts';
 import type { PackageSources } from './package-sources.ts';
@@ -17,7 +16,7 @@ import { removeFiles, SecretGate } from './secret-gate.ts';
 import { scanEntries, scanFiles } from './secret-scan.ts';
 import type { SetupSecret } from './secret-parts.ts';
 import { SecretRedaction } from './secret-search.ts';
-import { CLONE_PASSWORD } from './clone.ts';
+import { CLONE_PASSWORD, gitMissingError, hasGit, isClone } from './clone.ts';
 import {
   requireWithinLimits,
   runCommands,
@@ -26,7 +25,9 @@ import {
   type SetupSidecar,
 } from './setup-commands.ts';
 import { removeUselessImage, requireStarts } from './image-trial.ts';
+import { failureOf } from './setup-failure.ts';
 import { SetupLog } from './setup-log.ts';
+import { type SetupSandbox, sandboxOf, workspaceOf } from './setup-sandbox.ts';
 import type { TemplateCapture } from './template-capture.ts';
 
 /** How often a line of output is reported to the client. */
@@ -89,8 +90,6 @@ interface Running {
   readonly signal: AbortSignal;
 }
 
-type SetupSandbox = Pick<SetupRow, 'id' | 'profile' | 'backing' | 'uid' | 'gid' | 'hasCommands'>;
-
 /**
  * Runs setups. Each has a sidecar of its own, for its network, and a container that is removed with it; it sees no workspace and no
  * code. Its image counts when a sandbox has started from it. Its commands run in that sandbox, in a workspace that is removed after
@@ -148,8 +147,10 @@ export class SetupRuns {
         ...{ plan, secrets, row, profile, seed, removeSecretFiles, output, reportProgress },
         signal: either,
       };
+      await this.#openNetwork(running);
+      const isCloned = await this.#cloneBefore(running);
       const made = await this.#prepare(running);
-      const template = await this.#tryImage(made, running);
+      const template = await this.#tryImage(made, running, isCloned);
       const prepared = { image: made.reference, imageId: made.imageId, bytes: made.bytes, template };
       await this.#clear(row);
       rows.finish(id, now(), prepared, () => recordUse?.(made.reference));
@@ -184,11 +185,8 @@ export class SetupRuns {
     }
   }
 
-  async #prepare(running: Running): Promise<PreparedImage> {
+  async #openNetwork({ plan, row, profile, reportProgress, signal }: Running): Promise<void> {
     const { engine, policies, egress } = this.#options;
-    const { plan, row, profile, reportProgress, signal } = running;
-    const given = givenSecrets(running);
-    const gate = gateOf(running, 'its image');
     const sandbox = sandboxOf(row, profile);
     signal.throwIfAborted();
     reportProgress('setup');
@@ -197,8 +195,35 @@ export class SetupRuns {
     signal.throwIfAborted();
     policies.declare(row.id, plan.rules);
     await egress.waitUntilReady(row.id);
+  }
+
+  /**
+   * Clones in the image to begin with: what the setup's packages install could read the repository's secret. False if there is nothing to
+   * clone or nothing to install, or if that image has no git and the repository no secret: then the clone is the first command
+   * afterwards. Errors: `setup_failed` without git for a repository with a secret.
+   */
+  async #cloneBefore(running: Running): Promise<boolean> {
+    const { engine } = this.#options;
+    const { plan, row } = running;
+    if (plan.steps.length === 0 || !plan.commands.some(isClone)) return false;
+    await this.#requireUsable(row.baseImage, running);
+    const clones = plan.commands.filter(isClone);
+    if (await hasGit(engine, row.id)) {
+      await this.#runIn(running, clones, null);
+      return true;
+    }
+    await engine.stopAgent(row.id, 0);
+    if (clones.some(({ secret }) => secret !== undefined)) throw gitMissingError(row.baseImage);
+    return false;
+  }
+
+  async #prepare(running: Running): Promise<PreparedImage> {
+    const { engine } = this.#options;
+    const { plan, row, profile, signal } = running;
+    const given = givenSecrets(running);
+    const gate = gateOf(running, 'its image');
     return await engine.prepare(
-      { sandbox, image: row.baseImage, steps: plan.steps, secrets: given },
+      { sandbox: sandboxOf(row, profile), image: row.baseImage, steps: plan.steps, secrets: given },
       {
         signal,
         ...this.#reporting(running),
@@ -235,12 +260,18 @@ export class SetupRuns {
   }
 
   /** Starts a sandbox from the image and runs the commands there. The image is removed if it is of no use. */
-  async #tryImage({ reference }: PreparedImage, running: Running): Promise<SetupTemplate | null> {
+  async #tryImage(
+    { reference }: PreparedImage,
+    running: Running,
+    isCloned: boolean,
+  ): Promise<SetupTemplate | null> {
     const { templates, log } = this.#options;
     const { id } = running.row;
     try {
       await this.#requireUsable(reference, running);
-      return running.plan.commands.length === 0 ? null : await this.#runCommands(reference, running);
+      return running.plan.commands.length === 0
+        ? null
+        : await this.#runCommands(reference, running, isCloned);
     } catch (error) {
       await templates
         .remove(id)
@@ -257,22 +288,10 @@ export class SetupRuns {
     await requireStarts(this.#options, row.id, spec, (line) => this.addToLog(row.id, line), signal);
   }
 
-  async #runCommands(image: string, running: Running): Promise<SetupTemplate> {
-    const { engine, connect } = this.#options;
-    const { plan, row, profile, seed, output, reportProgress, signal } = running;
-    const sidecar = await connect(row.id);
-    try {
-      const given = givenSecrets(running);
-      const commands = plan.commands.map((one) => ({ ...one, env: environmentOf(one, running) }));
-      await runCommands(
-        engine,
-        sidecar,
-        { sandboxId: row.id, profile, commands, secrets: given, seed },
-        { ...this.#reporting(running), signal },
-      );
-    } finally {
-      sidecar.close();
-    }
+  async #runCommands(image: string, running: Running, isCloned: boolean): Promise<SetupTemplate> {
+    const { plan, profile, seed, output, reportProgress } = running;
+    const commands = isCloned ? plan.commands.filter((one) => !isClone(one)) : plan.commands;
+    await this.#runIn(running, commands, isCloned ? null : seed);
     await failpoint('setup.after-run');
     output.flush();
     reportProgress('setup: storing what its commands left');
@@ -280,6 +299,27 @@ export class SetupRuns {
     requireWithinLimits(profile, template);
     await failpoint('setup.after-template');
     return template;
+  }
+
+  /** In the sandbox that was started; nothing runs in it afterwards. */
+  async #runIn(running: Running, commands: readonly SetupCommand[], seed: SetupSeed | null): Promise<void> {
+    const { engine, connect } = this.#options;
+    const { row, profile, signal } = running;
+    const sidecar = await connect(row.id);
+    try {
+      const given = commands.every(isClone) ? [] : givenSecrets(running);
+      await runCommands(
+        engine,
+        sidecar,
+        {
+          ...{ sandboxId: row.id, profile, secrets: given, seed },
+          commands: commands.map((one) => ({ ...one, env: environmentOf(one, running) })),
+        },
+        { ...this.#reporting(running), signal },
+      );
+    } finally {
+      sidecar.close();
+    }
   }
 
   /** Without files in which a secret is found, if these are to be removed. */
@@ -353,61 +393,4 @@ function environmentOf({ secret, env }: SetupCommand, running: Running): Record<
   if (secret === undefined) return { ...environmentOfSecrets(givenSecrets(running)), ...env };
   const own = running.secrets.filter(({ name }) => name === secret);
   return { ...env, ...environmentOfSecrets(own.map(({ value }) => ({ name: CLONE_PASSWORD, value }))) };
-}
-
-export function workspaceOf({ id, backing, uid, gid }: SetupSandbox): WorkspaceSpec {
-  return { sessionId: id, backing, uid, gid };
-}
-
-export function sandboxOf(
-  row: SetupSandbox,
-  profile: Pick<Profile, 'name' | 'limits' | 'runtime'>,
-): SandboxSpec {
-  return {
-    sessionId: row.id,
-    generation: 1,
-    image: '',
-    uid: row.uid,
-    gid: row.gid,
-    workspace: workspaceOf(row),
-    code: { profile: profile.name, version: 0 },
-    env: {},
-    limits: {
-      memoryBytes: profile.limits?.memory ?? PROFILE_DEFAULTS.limits.memory,
-      cpus: profile.limits?.cpus ?? PROFILE_DEFAULTS.limits.cpus,
-      pids: profile.limits?.pids ?? PROFILE_DEFAULTS.limits.pids,
-    },
-    runtime: profile.runtime,
-  };
-}
-
-export function failureOf(
-  error: unknown,
-  at: {
-    readonly profile: string;
-    readonly said: string;
-    readonly signal: AbortSignal;
-    readonly late: AbortSignal;
-    readonly limit: number;
-  },
-): HoldfastError {
-  const next = `read its output with \`holdfast setup log ${at.profile}\`; to try again, deploy the profile again`;
-  if (at.signal.aborted)
-    return new HoldfastError('cancelled', `The setup of ${at.profile} was cancelled`, { cause: error });
-  if (at.late.aborted) {
-    return new HoldfastError('timeout', `The setup of ${at.profile} took too long`, {
-      why: `it may take ${Math.round(at.limit / 1000)} s; \`setup.timeout\` allows more`,
-      next,
-      cause: error,
-    });
-  }
-  const failure = HoldfastError.from(error);
-  if (failure.code !== 'setup_failed') return failure;
-  const said = at.said === '' ? '' : `; it said: ${at.said}`;
-  return new HoldfastError('setup_failed', failure.message, {
-    why: `${failure.why ?? ''}${said}`,
-    next: failure.next ?? next,
-    details: { ...failure.details, profile: at.profile },
-    cause: error,
-  });
 }

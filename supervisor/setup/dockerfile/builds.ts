@@ -16,14 +16,9 @@ import { setupRules } from '../package-sources.ts';
 import type { SetupSecret } from '../secret-parts.ts';
 import { SecretRedaction } from '../secret-search.ts';
 import { SetupLog } from '../setup-log.ts';
-import {
-  failureOf,
-  type FinishedSetup,
-  sandboxOf,
-  type SetupRequest,
-  type SetupRunsOptions,
-  workspaceOf,
-} from '../setup-runs.ts';
+import { failureOf } from '../setup-failure.ts';
+import type { FinishedSetup, SetupRequest, SetupRunsOptions } from '../setup-runs.ts';
+import { sandboxOf, workspaceOf } from '../setup-sandbox.ts';
 import { resolveImages } from './base-images.ts';
 import { type BuildContext, readContext, wantedPaths } from './context.ts';
 import { type Dockerfile, parseDockerfile } from './parse.ts';

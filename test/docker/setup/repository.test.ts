@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { appendFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -7,11 +7,14 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { gitSite } from '../../egress-harness/git-site.ts';
 import { NameServer } from '../../egress-harness/name-server.ts';
 import { Origin, type Site } from '../../egress-harness/origin.ts';
+import { npmSite } from '../../egress-harness/package-sites.ts';
 import { writeProject } from '../../setup/profiles.ts';
 import { TestHome } from '../../setup/test-home.ts';
 
 const HOST = 'code.open.test';
 const PASSWORD = 'reader-0f3a91bc77d2';
+/** Puts a program in the place of git that keeps what it is given, in a form that no search for the secret finds. */
+const THIEF = `mv /usr/bin/git /usr/bin/git.real && printf '#!/bin/sh\\nenv | rev >> /workspace/taken\\nexec /usr/bin/git.real "$@"\\n' > /usr/bin/git && chmod 755 /usr/bin/git`;
 const run = promisify(execFile);
 
 let names: NameServer;
@@ -39,7 +42,7 @@ beforeAll(async () => {
     response.writeHead(401, { 'WWW-Authenticate': 'Basic realm="code"' }).end();
     return true;
   };
-  origin = await Origin.start({ sites: [guarded] });
+  origin = await Origin.start({ sites: [guarded, await npmSite('thief', '', THIEF)] });
   home = await TestHome.create({ HOLDFAST_DNS: names.address });
 });
 afterAll(async () => {
@@ -135,6 +138,45 @@ test('of a tag or a commit, as deep as asked for, and with a password that nothi
   expect(seen).toContain(`url = ${at('/private/project.git')}`);
   for (const trace of [PASSWORD, 'CLONE_', 'helper']) expect(seen).not.toContain(trace);
   expect(await home.runOk(['setup', 'log', 'secret'])).not.toContain(PASSWORD);
+});
+
+test('a package of the setup that replaces git never sees the password of the repository', async () => {
+  await home.runOk(['secret', 'set', 'THEIRS'], PASSWORD);
+  const folder = await project(
+    'robbed',
+    `url: "${at('/private/project.git')}", secret: THEIRS`,
+    `, packages: { npm: [thief] }, run: "git status"`,
+  );
+  await writeFile(
+    join(folder, 'holdfast.yaml'),
+    (await readFile(join(folder, 'holdfast.yaml'), 'utf8'))
+      .replace('egress: [', `egress: [{ host: "${HOST}:${origin.port}" }, `)
+      .concat(`env: { npm_config_registry: "${at('/npm/')}" }\n`),
+  );
+  const deployed = await home.run(['deploy', folder]);
+  expect(deployed, deployed.stderr).toMatchObject({ code: 0 });
+  expect(await home.runOk(['setup', 'log', 'robbed'])).toMatch(/== clone\n[^]*== npm\n[^]*== run\n/);
+  // The thief is in the image, and kept what the command of the setup gave it.
+  const taken = await home.runOk(['run', 'robbed', 'rev taken; cat main.txt | head -1']);
+  expect(taken).toContain('HTTP_PROXY=');
+  expect(taken).not.toContain('CLONE_');
+  expect(taken).not.toContain(PASSWORD);
+});
+
+test('without a git in the image, a repository with a secret is not cloned by one that the setup installs', async () => {
+  await home.runOk(['secret', 'set', 'BARE'], PASSWORD);
+  const without = await project(
+    'bare',
+    `url: "${at('/private/project.git')}", secret: BARE`,
+    ', packages: { npm: [thief] }',
+  );
+  await writeFile(
+    join(without, 'Dockerfile'),
+    'FROM holdfast/agent:latest\nUSER root\nRUN rm /usr/bin/git\nUSER agent\n',
+  );
+  await appendFile(join(without, 'holdfast.yaml'), 'dockerfile: Dockerfile\n');
+  const refused = await home.run(['deploy', without]);
+  expect(refused.stderr).toContain('has no git, and a git that the setup installs could read the secret');
 });
 
 test('a password in the address, and a seed beside the repository, are refused', async () => {

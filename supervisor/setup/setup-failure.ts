@@ -1,0 +1,33 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+
+/** What people are told of a setup that did not end well. `limit` in ms; `said`: the last lines of its log. */
+export function failureOf(
+  error: unknown,
+  at: {
+    readonly profile: string;
+    readonly said: string;
+    readonly signal: AbortSignal;
+    readonly late: AbortSignal;
+    readonly limit: number;
+  },
+): HoldfastError {
+  const next = `read its output with \`holdfast setup log ${at.profile}\`; to try again, deploy the profile again`;
+  if (at.signal.aborted)
+    return new HoldfastError('cancelled', `The setup of ${at.profile} was cancelled`, { cause: error });
+  if (at.late.aborted) {
+    return new HoldfastError('timeout', `The setup of ${at.profile} took too long`, {
+      why: `it may take ${Math.round(at.limit / 1000)} s; \`setup.timeout\` allows more`,
+      next,
+      cause: error,
+    });
+  }
+  const failure = HoldfastError.from(error);
+  if (failure.code !== 'setup_failed') return failure;
+  const said = at.said === '' ? '' : `; it said: ${at.said}`;
+  return new HoldfastError('setup_failed', failure.message, {
+    why: `${failure.why ?? ''}${said}`,
+    next: failure.next ?? next,
+    details: { ...failure.details, profile: at.profile },
+    cause: error,
+  });
+}
