@@ -175,6 +175,7 @@ const LATE = [
   'sessions/move-session.ts',
   'sessions/session-files.ts',
   'sessions/setting-labels.ts',
+  'sessions/starter-profile.ts',
   'snapshots/format.ts',
   'snapshots/snapshot-actions.ts',
   'terminals/path-references.ts',

@@ -11,6 +11,7 @@ import { registerEvents } from './commands/events.ts';
 import { registerExec } from './commands/exec.ts';
 import { registerMemory } from './commands/memory.ts';
 import { registerHandoff } from './commands/handoff.ts';
+import { registerInit } from './commands/init.ts';
 import { registerManifests } from './commands/manifest.ts';
 import { registerArtifacts } from './commands/artifact.ts';
 import { registerHosts } from './commands/hosts.ts';
@@ -38,8 +39,9 @@ its containers. The supervisor starts automatically on first use.`;
 
 const AFTER = `
 Start here:
-  $ holdfast deploy examples/counter      deploy the profile in that folder
-  $ holdfast run counter '{}'             run one turn and print what the agent returns
+  $ holdfast init                         write a holdfast.yaml for the project in this folder
+  $ holdfast deploy .                     deploy the profile in that folder
+  $ holdfast run NAME 'Fix the tests'     run one turn and print what the agent answers
   $ holdfast session list                 list sessions
 
 Exit codes: 0 success, 1 failure, 2 usage error, 130 cancelled. \`exec\` exits with the code of its command.
@@ -88,6 +90,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
     .addHelpText('after', AFTER);
   const registry = new Registry(root, run);
   root.commandsGroup(HEADINGS.work);
+  registerInit(registry);
   registerProfiles(registry);
   registerRun(registry);
   registerTurns(registry);

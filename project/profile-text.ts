@@ -94,7 +94,7 @@ async function cannotOpen(directory: string, error: unknown): Promise<HoldfastEr
     why: `it has no ${PROFILE_FILE}`,
     next:
       other === undefined
-        ? `write one, for example:\n${SMALLEST_PROFILE.replace(/^/gm, '  ')}`
+        ? `run \`holdfast init\` in that folder, or write one, for example:\n${SMALLEST_PROFILE.replace(/^/gm, '  ')}`
         : `rename holdfast.yml to ${PROFILE_FILE}`,
     cause: error,
   });

@@ -20,7 +20,8 @@ export class PolicyCommands {
   get handlers() {
     return {
       'holdfast.allowHost': (target, host, scope) => this.#allowHost(target, host, scope),
-      'holdfast.setSecret': () => setSecret(this.#connection),
+      'holdfast.setSecret': (name) =>
+        setSecret(this.#connection, typeof name === 'string' ? name : undefined),
     } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 

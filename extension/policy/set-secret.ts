@@ -13,21 +13,26 @@ interface ScopeItem extends QuickPickItem {
   readonly profile: string | null;
 }
 
+const ALL_PROFILES: ScopeItem = { label: 'All Profiles', profile: null };
+
 /**
  * Asks for the name, the scope and the value of a secret. The value is typed into a password box and goes to the
- * supervisor of the window's host alone, which every question names. Returns the secret's name; undefined where the person cancels.
+ * supervisor of the window's host alone, which every question names. `given`: a name that is known already; the secret is for all
+ * profiles then. Returns the secret's name; undefined where the person cancels.
  */
-export async function setSecret(connection: Connection): Promise<string | undefined> {
+export async function setSecret(connection: Connection, given?: string): Promise<string | undefined> {
   // Kept: the window's folders may be others when the value is typed.
   const host = connection.own;
   const title = onHost('Set Secret', host.name, connection.known.length);
-  const name = await window.showInputBox({
-    title,
-    prompt: 'The name of the secret, for example ANTHROPIC_API_KEY',
-    validateInput: (text) => validationMessage(SecretNameSchema, text, 'a name'),
-  });
+  const name =
+    given ??
+    (await window.showInputBox({
+      title,
+      prompt: 'The name of the secret, for example ANTHROPIC_API_KEY',
+      validateInput: (text) => validationMessage(SecretNameSchema, text, 'a name'),
+    }));
   if (name === undefined) return undefined;
-  const scope = await pickScope(host, title);
+  const scope = given === undefined ? await pickScope(host, title) : ALL_PROFILES;
   if (scope === undefined) return undefined;
   const value = await window.showInputBox({
     title,
@@ -47,14 +52,13 @@ export async function setSecret(connection: Connection): Promise<string | undefi
 
 async function pickScope(host: HostConnection, title: string): Promise<ScopeItem | undefined> {
   const { profiles } = await host.call('profile/list', {});
-  const all: ScopeItem = { label: 'All Profiles', profile: null };
-  if (profiles.length === 0) return all;
+  if (profiles.length === 0) return ALL_PROFILES;
   const items = profiles.map(({ name }): ScopeItem => ({
     label: name,
     description: 'sessions of this profile only',
     profile: name,
   }));
-  return window.showQuickPick([all, ...items], { title, placeHolder: 'Which sessions is it for?' });
+  return window.showQuickPick([ALL_PROFILES, ...items], { title, placeHolder: 'Which sessions is it for?' });
 }
 
 function valueProblem(bytes: number): string | undefined {

@@ -1,18 +1,18 @@
 import { randomUUID } from 'node:crypto';
-import { QuickPickItemKind, Uri, commands, window, workspace } from 'vscode';
+import { basename } from 'node:path';
+import { QuickPickItemKind, commands, window, workspace } from 'vscode';
 import type { QuickPickItem, WorkspaceFolder } from 'vscode';
 import type { ConfigurationList } from '../../protocol/agent-config.ts';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { deployProject } from '../../project/deploy.ts';
-import { ProfileNameSchema } from '../../protocol/profile.ts';
 import type { Connection } from '../connection/connection.ts';
 import type { HostConnection } from '../connection/host-connection.ts';
 import { onHost } from '../connection/host-status.ts';
 import { hostForNew, hostOfTarget } from '../connection/target-host.ts';
+import { withProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
-
-const PROFILE_FILE = 'holdfast.yaml';
+import { ensureProfile } from './starter-profile.ts';
 
 /** Where the session will be. */
 interface Place {
@@ -70,25 +70,32 @@ export async function profileOf(place: Place, source: SessionSource): Promise<st
   return 'folder' in source ? deployFolder(place, source.folder) : deploy(place, source.example);
 }
 
-/** Undefined where the person declines to have a configuration copied. */
+/** Undefined where the person cancels, or declines to have a configuration copied. */
 async function deploy({ host, home }: Place, directory: string): Promise<string | undefined> {
   const declined = new HoldfastError('cancelled', 'The deploy was cancelled');
   try {
-    const { profile } = await deployProject(host, {
-      directory,
-      home,
-      opId: randomUUID(),
-      onConfiguration: async (list) => {
-        if (!(await confirmConfiguration(list))) throw declined;
-      },
+    // A setup can take minutes.
+    return await withProgress(`Deploying ${sanitize(basename(directory))}`, async (report, signal) => {
+      const { profile } = await deployProject(host, {
+        directory,
+        home,
+        opId: randomUUID(),
+        signal,
+        onProgress: ({ stage }) => report(sanitize(stage, MOST_SHOWN)),
+        onConfiguration: async (list) => {
+          if (!(await confirmConfiguration(list))) throw declined;
+        },
+      });
+      return profile.name;
     });
-    return profile.name;
   } catch (error) {
-    if (error === declined) return undefined;
+    if (error === declined || HoldfastError.from(error).code === 'cancelled') return undefined;
     throw error;
   }
 }
 
+/** Characters of one line of what a deploy is doing. */
+const MOST_SHOWN = 200;
 const COPY = 'Copy and Deploy';
 const MOST_LISTED = 15;
 
@@ -105,7 +112,7 @@ async function confirmConfiguration({ folder, files, leftOut }: ConfigurationLis
   ];
   const choice = await window.showInformationMessage(
     `New sandboxes will begin with your configuration from ${sanitize(folder)}.`,
-    { modal: true, detail: detail.map(sanitize).join('\n') },
+    { modal: true, detail: detail.map((line) => sanitize(line, MOST_SHOWN)).join('\n') },
     COPY,
   );
   return choice === COPY;
@@ -162,50 +169,6 @@ async function deployFolder(place: Place, folder: WorkspaceFolder): Promise<stri
       });
     return undefined;
   }
-  const file = Uri.joinPath(folder.uri, PROFILE_FILE);
-  if (!(await exists(file)) && !(await writeStarterProfile(file, folder.name))) return undefined;
+  if (!(await ensureProfile(place.host, folder))) return undefined;
   return deploy(place, folder.uri.fsPath);
-}
-
-async function exists(file: Uri): Promise<boolean> {
-  try {
-    await workspace.fs.stat(file);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-async function writeStarterProfile(file: Uri, folder: string): Promise<boolean> {
-  const CREATE = 'Create holdfast.yaml';
-  const choice = await window.showInformationMessage(
-    `${sanitize(folder)} has no holdfast.yaml yet.`,
-    {
-      modal: true,
-      detail:
-        'Create a starter holdfast.yaml? It runs your prompts as shell scripts in a sandboxed copy of this folder.',
-    },
-    CREATE,
-  );
-  if (choice !== CREATE) return false;
-  await workspace.fs.writeFile(file, Buffer.from(starterProfile(folder)));
-  await window.showTextDocument(file, { preview: false });
-  return true;
-}
-
-/** The text of a profile that works without changes: each turn runs its prompt as a shell script. */
-export function starterProfile(folder: string): string {
-  const plain = folder
-    .toLowerCase()
-    .replace(/[^a-z0-9]+/g, '-')
-    .replace(/^-+|-+$/g, '');
-  const name = ProfileNameSchema.safeParse(plain).success ? plain : 'project';
-  return [
-    `name: ${name}`,
-    '# Each turn runs this program with its prompt on standard input. Put your agent here.',
-    'agent: { protocol: command, command: [sh] }',
-    '# /workspace outlives the sandbox.',
-    'persistence: persistent',
-    '',
-  ].join('\n');
 }

@@ -1,12 +1,13 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
-import { ProgressLocation, Uri, window } from 'vscode';
+import { Uri, window } from 'vscode';
 import type { QuickPickItem } from 'vscode';
 import { BUNDLE_CHUNK_BYTES, KeyIdSchema } from '../../protocol/bundles.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type Session, SessionNameSchema } from '../../protocol/entities.ts';
 import { ProfileNameSchema } from '../../protocol/profile.ts';
 import { formatBytes } from '../base/format.ts';
+import { type Report, withProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { validationMessage } from '../base/validation-message.ts';
 import type { Connection } from '../connection/connection.ts';
@@ -132,8 +133,6 @@ async function askName(title: string, error: unknown): Promise<string | undefine
   return name;
 }
 
-type Report = (text: string) => void;
-
 async function download(
   host: HostConnection,
   bundle: string,
@@ -249,24 +248,4 @@ async function openOrExplain(path: string, flags: 'r' | 'wx'): Promise<FileHandl
   } catch (error) {
     throw HoldfastError.from(error, `${sanitize(path, 300)} cannot be ${flags === 'r' ? 'read' : 'written'}`);
   }
-}
-
-async function withProgress<T>(
-  title: string,
-  act: (report: Report, signal: AbortSignal) => Promise<T>,
-): Promise<T> {
-  return await window.withProgress(
-    { location: ProgressLocation.Notification, title, cancellable: true },
-    async (progress, token) => {
-      const controller = new AbortController();
-      const listener = token.onCancellationRequested(() =>
-        controller.abort(new HoldfastError('cancelled', 'It was cancelled')),
-      );
-      try {
-        return await act((message) => progress.report({ message }), controller.signal);
-      } finally {
-        listener.dispose();
-      }
-    },
-  );
 }

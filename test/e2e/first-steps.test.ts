@@ -122,14 +122,16 @@ test('the walkthrough, and a session of the folder that is open, with its first 
 
         await person.runCommand('Agent: New Session');
         await person.pickItem(name);
-        await person.dialog('has no holdfast.yaml yet').waitFor();
+        await person.pickItem('OpenCode');
+        await person.dialog('npm, for the agent: opencode-ai').waitFor();
         await person.screenshot('first-profile-contrast');
-        await person.pressDialogButton('has no holdfast.yaml yet', 'Cancel');
+        await person.pressDialogButton('Create holdfast.yaml in', 'Cancel');
         await expect(readFile(join(folder, 'holdfast.yaml'))).rejects.toThrow('ENOENT');
 
         await person.runCommand('Agent: New Session');
         await person.pickItem(name);
-        await person.pressDialogButton('has no holdfast.yaml yet', 'Create holdfast.yaml');
+        await person.pickItem('Another Program');
+        await person.pressDialogButton('Create holdfast.yaml in', 'Create holdfast.yaml');
         await person.tab('holdfast.yaml').first().waitFor();
         await person.pressToastButton('New session of', 'Run Turn');
         await person.enterText('cat readme.txt');
