@@ -38,8 +38,6 @@ const AGENTS: readonly RealAgent[] = [
       'env:',
       '  OPENAI_API_KEY: none',
       '  MODEL_PROVIDER: ours',
-      // It asks, and what a person allows runs without its own sandbox, which fails in a container.
-      '  INITIAL_AGENT_MODE: read-only',
       `  CODEX_CONFIG: '${JSON.stringify({
         model: 'scripted',
         model_providers: {

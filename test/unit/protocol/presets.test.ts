@@ -59,6 +59,13 @@ describe('own fields', () => {
     expect(profile.env).toEqual({ ...PRESETS.opencode.env, OPENCODE_DISABLE_AUTOUPDATE: '0', A: 'b' });
   });
 
+  test('Codex asks whom `permissions` names, unless the profile chooses its mode', () => {
+    const modeOf = (env: string) =>
+      checkProfile(`name: one\nagent: { preset: codex }\n${env}`).env['INITIAL_AGENT_MODE'];
+    expect(modeOf('env: { A: b }\n')).toBe('read-only');
+    expect(modeOf('env: { INITIAL_AGENT_MODE: agent-full-access }\n')).toBe('agent-full-access');
+  });
+
   test.each([
     ['{ preset: claude, stat: [.x] }', 'unknown key "stat" in "agent"; did you mean "state"?'],
     ['{ preset: claude, colour: red }', 'unknown key "colour" in "agent"; known keys: protocol, command'],
