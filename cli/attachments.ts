@@ -18,33 +18,72 @@ export function collected(path: string, earlier: readonly string[] | undefined):
   return [...(earlier ?? []), path];
 }
 
-/** Uploads the person's files, and names them and the links for a prompt. Errors: `invalid_params`, `file_not_found`, `file_too_large`. */
-export async function attach(
+/** What a prompt brings along, before there is a session that has it: a link, or a file with its bytes. */
+export type LocalAttachment = { readonly link: string } | { readonly name: string; readonly bytes: Buffer };
+
+/** Reads the person's files, 32 MiB in all at most. Errors: `invalid_params`, `file_not_found`, `file_too_large`. */
+export async function readAttachments(
   context: Context,
-  session: string,
   paths: readonly string[],
-): Promise<AttachmentRef[]> {
+): Promise<LocalAttachment[]> {
   if (paths.length > ATTACHMENT_LIMITS.count) {
     throw new HoldfastError('invalid_params', 'A prompt cannot have so many attachments', {
       why: `there are ${paths.length}, and the maximum is ${ATTACHMENT_LIMITS.count}`,
       next: 'put them into the workspace with `holdfast workspace put`, and attach the folder',
     });
   }
+  const files: LocalAttachment[] = [];
+  let total = 0;
+  for (const path of paths) {
+    if (isInWorkspace(path)) {
+      files.push({ link: path.replace(/(?<=.)\/+$/, '') });
+      continue;
+    }
+    const bytes = await readLocal(resolve(context.io.cwd, path), path);
+    total += bytes.length;
+    if (total > ATTACHMENT_LIMITS.promptBytes) {
+      throw new HoldfastError('file_too_large', 'The attachments are too large', {
+        why: `up to ${sanitizeLine(path)} they have ${formatSize(total)}, and the maximum is ${formatSize(ATTACHMENT_LIMITS.promptBytes)}`,
+        next: 'put large files into the workspace with `holdfast workspace put`, and attach /workspace/…',
+      });
+    }
+    files.push({ name: basename(path), bytes });
+  }
+  return files;
+}
+
+/** Uploads the files to the session, and names them and the links for a prompt. */
+export async function uploadAttachments(
+  context: Context,
+  session: string,
+  files: readonly LocalAttachment[],
+): Promise<AttachmentRef[]> {
+  if (files.length === 0) return [];
   const refs: AttachmentRef[] = [];
   context.progress.begin('Attaching files');
   try {
-    for (const path of paths) {
-      if (isInWorkspace(path)) refs.push({ path: path.replace(/(?<=.)\/+$/, '') });
-      else refs.push(await upload(context, session, path));
-    }
+    for (const file of files)
+      refs.push('link' in file ? { path: file.link } : await upload(context, session, file));
   } finally {
     context.progress.end();
   }
   return refs;
 }
 
-async function upload(context: Context, session: string, path: string): Promise<AttachmentRef> {
-  const bytes = await readLocal(resolve(context.io.cwd, path), path);
+/** Both, for a session that exists. */
+export async function attach(
+  context: Context,
+  session: string,
+  paths: readonly string[],
+): Promise<AttachmentRef[]> {
+  return uploadAttachments(context, session, await readAttachments(context, paths));
+}
+
+async function upload(
+  context: Context,
+  session: string,
+  { name: fileName, bytes }: Extract<LocalAttachment, { bytes: Buffer }>,
+): Promise<AttachmentRef> {
   const name = randomBytes(16).toString('hex');
   for (let offset = 0; ;) {
     const part = bytes.subarray(offset, offset + ATTACHMENT_LIMITS.chunkBytes);
@@ -53,7 +92,7 @@ async function upload(context: Context, session: string, path: string): Promise<
       { session, upload: name, offset, total: bytes.length },
       part.length === 0 ? {} : { bytes: part },
     );
-    if (content !== null) return { content: content.sha256, name: basename(path) };
+    if (content !== null) return { content: content.sha256, name: fileName };
     offset += part.length;
   }
 }

@@ -1,7 +1,9 @@
 import type { AttachmentRef } from '../../protocol/attachments.ts';
 import type { Session, Turn } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
 import type { Params } from '../../protocol/methods.ts';
-import { attach, collected } from '../attachments.ts';
+import { attach, collected, readAttachments, uploadAttachments } from '../attachments.ts';
+import type { LocalAttachment } from '../attachments.ts';
 import type { Context } from '../context.ts';
 import { EXIT, UsageError, colorFailure, describeFailure } from '../failure.ts';
 import { createArtifact, printCreated } from './artifact.ts';
@@ -17,16 +19,21 @@ import { fetchAgentKind, inferAgentKind, createSinks } from '../turn-output.ts';
 import type { AgentKind } from '../turn-output.ts';
 import { printResult, turnJson } from '../turn-result.ts';
 
-interface RunOptions {
-  session?: string;
+interface PromptOptions {
+  attach?: string[];
   timeout?: number;
   wait: boolean;
+}
+
+interface RunOptions extends PromptOptions {
+  session?: string;
   artifact?: readonly string[];
 }
 
-interface PromptOptions extends RunOptions {
-  attach?: string[];
-}
+const ATTACH = [
+  '--attach <file>',
+  'a file to send along (10 MiB at most), or a path below /workspace to point at; repeatable',
+] as const;
 
 export function registerRun(registry: Registry): void {
   const run = registry
@@ -39,9 +46,11 @@ export function registerRun(registry: Registry): void {
         `holdfast run counter '{}'`,
         `holdfast run counter '{}' --session user-123`,
         `echo 'Write the tests' | holdfast run coder - --no-wait`,
+        `holdfast run coder 'Why does it look like this?' --attach screenshot.png`,
         `holdfast run report 'Sum up May' --artifact report.md 'charts/*.png'`,
       ],
     })
+    .option(...ATTACH, collected)
     .option(
       '--session <name>',
       'the session to use, created if missing (default: `default`, or a temporary one for an ephemeral profile)',
@@ -58,9 +67,11 @@ export function registerRun(registry: Registry): void {
     validateInput(input, kind, `holdfast run ${quoteForShell(profile)}`);
     const { artifact: keep, timeout: timeoutMs, wait } = options;
     if (keep !== undefined) requireKeepable(keep, wait);
+    const files = await readAttachments(context, options.attach ?? []);
     const where = await sessionOfRun(context, profile, options.session);
-    if (keep === undefined) return takeTurn(context, { kind, input, where, timeoutMs, wait });
-    return takeKeptTurn(context, profile, keep, { kind, input, where, timeoutMs, wait });
+    const turn = { kind, input, where, timeoutMs, wait };
+    if (files.length > 0) return takeTurnWithFiles(context, profile, files, keep, turn);
+    return keep === undefined ? takeTurn(context, turn) : takeKeptTurn(context, profile, keep, turn);
   });
 
   const prompt = registry
@@ -76,11 +87,7 @@ export function registerRun(registry: Registry): void {
         'holdfast prompt invoices',
       ],
     })
-    .option(
-      '--attach <file>',
-      'a file to send along (10 MiB at most), or a path below /workspace to point at; repeatable',
-      collected,
-    )
+    .option(...ATTACH, collected)
     .option('--timeout <s>', 'cancel the turn after this many seconds (or 5m, 2h)', durationValue)
     .option('--no-wait', 'print the turn id and exit; the turn continues');
   registry.setAction(
@@ -133,6 +140,80 @@ function requireKeepable(patterns: readonly string[], wait: boolean): void {
     if (pattern.trim() === '') throw new UsageError('a pattern must not be empty; `**` means everything');
 }
 
+/** Whether the session would be one that an ephemeral profile gets for this turn alone. */
+async function isPassing(context: Context, profile: string, { name, session }: Where): Promise<boolean> {
+  if (name !== undefined || session !== undefined) return false;
+  const { profiles } = await context.call('profile/list', {});
+  return profiles.some((one) => one.name === profile && !one.persistent);
+}
+
+async function createOwn(context: Context, profile: string): Promise<string> {
+  return (await context.call('session/create', { profile, opId: newOpId() })).session.id;
+}
+
+/** The session that a turn would run in, created if missing. */
+async function ensureSession(context: Context, profile: string, where: Where): Promise<string> {
+  if (where.session !== undefined) return where.session;
+  const { name = 'default' } = where;
+  const find = async () => (await context.call('session/show', { session: `${profile}/${name}` })).session.id;
+  try {
+    return await find();
+  } catch (error) {
+    if (HoldfastError.from(error).code !== 'not_found') throw error;
+  }
+  try {
+    return (await context.call('session/create', { profile, name, opId: newOpId() })).session.id;
+  } catch (error) {
+    // Somebody else created it a moment before.
+    if (HoldfastError.from(error).code !== 'already_exists') throw error;
+    return find();
+  }
+}
+
+/**
+ * A turn that brings files along, which are uploaded to its session before it. An ephemeral profile gets a session for it, which is
+ * deleted with the end of the turn; should this program die, it expires as others of the profile do.
+ */
+async function takeTurnWithFiles(
+  context: Context,
+  profile: string,
+  files: readonly LocalAttachment[],
+  keep: readonly string[] | undefined,
+  options: TurnOptions,
+): Promise<number | undefined> {
+  const isOwn = await isPassing(context, profile, options.where);
+  if (isOwn && !options.wait) {
+    throw new UsageError(
+      `--attach with --no-wait needs --session: a session of ${sanitizeLine(profile)} lasts as long as somebody waits for its turn`,
+      'invalid_params',
+    );
+  }
+  const session = isOwn
+    ? await createOwn(context, profile)
+    : await ensureSession(context, profile, options.where);
+  let isWanted = false;
+  try {
+    const attachments = await uploadAttachments(context, session, files);
+    const turn = { ...options, where: { session }, attachments };
+    if (keep === undefined) return await takeTurn(context, turn);
+    const taken = await takeTurnKeeping(context, keep, turn);
+    isWanted = !taken.isKept;
+    if (isOwn && isWanted) await noteStays(context, session);
+    return taken.code;
+  } finally {
+    if (isOwn && !isWanted) await deleteOwn(context, session);
+  }
+}
+
+/** It expires by itself otherwise, and what else went wrong is what a person has to know. */
+async function deleteOwn(context: Context, session: string): Promise<void> {
+  try {
+    await context.call('session/delete', { session, force: true });
+  } catch (error) {
+    await context.printNote(describeFailure(error).line);
+  }
+}
+
 /**
  * A turn whose results are kept. The session that an ephemeral profile gets for one turn would be gone with them, so it gets another,
  * which is deleted when they are kept; should they not be, or this program die, it stays.
@@ -143,12 +224,19 @@ async function takeKeptTurn(
   paths: readonly string[],
   options: TurnOptions,
 ): Promise<number | undefined> {
-  const { profiles } = await context.call('profile/list', {});
-  const isPassing =
-    options.where.name === undefined &&
-    options.where.session === undefined &&
-    profiles.some(({ name, persistent }) => name === profile && !persistent);
-  const own = isPassing ? (await context.call('session/create', { profile, opId: newOpId() })).session : null;
+  const own = (await isPassing(context, profile, options.where)) ? await createOwn(context, profile) : null;
+  const where = own === null ? options.where : { session: own };
+  const { code, isKept } = await takeTurnKeeping(context, paths, { ...options, where });
+  if (own !== null && isKept) await context.call('session/delete', { session: own, force: true });
+  else if (own !== null) await noteStays(context, own);
+  return code;
+}
+
+async function takeTurnKeeping(
+  context: Context,
+  paths: readonly string[],
+  options: TurnOptions,
+): Promise<{ code: number | undefined; isKept: boolean }> {
   const kept: string[] = [];
   const onEnded = async ({ sessionId }: Turn): Promise<Readonly<Record<string, unknown>>> => {
     try {
@@ -161,14 +249,14 @@ async function takeKeptTurn(
       return { artifact: null };
     }
   };
-  const where = own === null ? options.where : { session: own.id };
-  const code = await takeTurn(context, { ...options, where, onEnded });
-  if (own !== null && kept.length > 0) await context.call('session/delete', { session: own.id, force: true });
-  else if (own !== null)
-    await context.printNote(
-      `The session ${sanitizeLine(own.name)} stays, with its files: nothing of it was kept`,
-    );
-  return kept.length > 0 || (code !== undefined && code !== EXIT.done) ? code : EXIT.failed;
+  const code = await takeTurn(context, { ...options, onEnded });
+  const isKept = kept.length > 0;
+  return { code: isKept || (code !== undefined && code !== EXIT.done) ? code : EXIT.failed, isKept };
+}
+
+async function noteStays(context: Context, session: string): Promise<void> {
+  const { name } = (await context.call('session/show', { session })).session;
+  await context.printNote(`The session ${sanitizeLine(name)} stays, with its files: nothing of it was kept`);
 }
 
 interface TurnOptions {

@@ -214,6 +214,45 @@ describe('what prompts bring along', { timeout: 120_000 }, () => {
     }
   });
 
+  test('`run` brings files along, into a session that it creates or that passes with its turn', async () => {
+    const list = "[sh, -c, 'cat; ls /run/holdfast/attachments/*/; touch made']";
+    for (const persistence of ['persistent', 'ephemeral']) {
+      const project = await writeProject(home.projects, {
+        'holdfast.yaml': `name: ${persistence}\npersistence: ${persistence}\nworkspace: { seed: false }\nagent: { protocol: command, command: ${list}, prompt: stdin }\n`,
+      });
+      await home.runOk(['deploy', project]);
+    }
+    const sessions = async (profile: string) =>
+      z
+        .object({ sessions: z.array(z.object({ name: z.string() })) })
+        .parse(await home.runJson(['session', 'list', '--profile', profile]))
+        .sessions.map(({ name }) => name);
+    for (const more of [[], [], ['--session', 'named']]) {
+      const stdout = await home.runOk(['run', 'persistent', 'See', ...attached('shot.png'), ...more]);
+      expect(stdout).toMatch(/^See\n\nAttached files:\n- .*\/shot\.png\n[^]*shot\.png\n$/);
+    }
+    expect((await sessions('persistent')).sort()).toEqual(['default', 'named']);
+
+    expect(await home.runOk(['run', 'ephemeral', 'See', ...attached('shot.png')])).toContain('\nshot.png\n');
+    const keeping = ['run', 'ephemeral', 'See', ...attached('shot.png'), '--artifact'];
+    expect(await home.runJson([...keeping, 'made'])).toMatchObject({ artifact: { files: 1 } });
+    expect(await sessions('ephemeral')).toEqual([]);
+    // Nothing is left of what could not begin either.
+    for (const [input, more, why] of [
+      ['See', ['--no-wait'], 'needs --session'],
+      ['See', attached('missing.png'), 'there is no such file'],
+    ] as const) {
+      const { code, stderr } = await home.run(['run', 'ephemeral', input, ...attached('shot.png'), ...more]);
+      expect(code).not.toBe(0);
+      expect(stderr).toContain(why);
+    }
+    expect(await sessions('ephemeral')).toEqual([]);
+    // What was not kept stays, as without attachments.
+    const unkept = await home.run([...keeping, 'missing']);
+    expect(unkept.stderr).toContain('stays, with its files');
+    expect(await sessions('ephemeral')).toHaveLength(1);
+  });
+
   test('what cannot be attached is refused before a turn begins', async () => {
     await deploy('refuses', agent(''));
     await writeFile(join(files, 'huge.bin'), Buffer.alloc(10 * 2 ** 20 + 1));

@@ -14,7 +14,7 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
   ['deploy', '<dir>', '--remove-secret-files'],
   ['undeploy', '<profile>', '--force'],
   ['profiles', ''],
-  ['run', '<profile> <input>', '--session', '--timeout', '--no-wait', '--artifact'],
+  ['run', '<profile> <input>', '--attach', '--session', '--timeout', '--no-wait', '--artifact'],
   ['prompt', '<session> [text]', '--no-wait'],
   ['permission list', '[session]', '--all', '--limit'],
   ['permission answer', '<permission> <answer>'],

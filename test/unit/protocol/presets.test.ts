@@ -61,7 +61,7 @@ describe('own fields', () => {
 
   test('Codex asks whom `permissions` names, unless the profile chooses its mode', () => {
     const modeOf = (env: string) =>
-      checkProfile(`name: one\nagent: { preset: codex }\n${env}`).env['INITIAL_AGENT_MODE'];
+      checkProfile(`name: one\nagent: { preset: codex }\n${env}`).env?.['INITIAL_AGENT_MODE'];
     expect(modeOf('env: { A: b }\n')).toBe('read-only');
     expect(modeOf('env: { INITIAL_AGENT_MODE: agent-full-access }\n')).toBe('agent-full-access');
   });
