@@ -2,6 +2,7 @@ import { ATTACHMENT_LIMITS, type Attachment } from '../../protocol/attachments.t
 import { HoldfastError } from '../../protocol/errors.ts';
 import { parsePath, WORKSPACE } from '../../protocol/paths.ts';
 import { IN_SANDBOX } from '../../sidecar/wire.ts';
+import { failpoint } from '../base/failpoints.ts';
 import type { Contents } from '../history/contents.ts';
 import { retryIfSandboxLost } from '../workspace/sidecar-access.ts';
 import type { UseSidecar } from '../workspace/sidecar-process-channel.ts';
@@ -41,7 +42,11 @@ export class PromptFiles {
    * `no_space`, those of `read`.
    */
   async place(sessionId: string, turnId: string, attachments: readonly Attachment[]): Promise<void> {
-    for (const one of attachments) if (one.kind !== 'link') await this.#write(sessionId, turnId, one);
+    for (const one of attachments) {
+      if (one.kind === 'link') continue;
+      await this.#write(sessionId, turnId, one);
+      await failpoint('attachment.after-place');
+    }
   }
 
   async #write(sessionId: string, turnId: string, file: StoredFile): Promise<void> {

@@ -9,6 +9,7 @@ import type { Content } from '../../protocol/contents.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { imageFacts } from '../../protocol/image-type.ts';
 import { parsePath } from '../../protocol/paths.ts';
+import { failpoint } from '../base/failpoints.ts';
 import type { Log } from '../base/log.ts';
 import type { AttachmentUploads } from '../store/attachment-uploads.ts';
 import { mediaTypeOf } from '../store/contents.ts';
@@ -93,6 +94,8 @@ export class Attachments {
       open.received += bytes.length - known;
     }
     open.touchedAt = performance.now();
+    // Failpoints are not awaited here, as all of this is synchronous; a kill happens inside the call.
+    void failpoint('attachment.after-part');
     if (open.received < total) return UNFINISHED;
     this.#open.delete(key);
     const stored = this.#store(sessionId, Buffer.concat(open.parts));
@@ -205,8 +208,10 @@ export class Attachments {
       const isNamed = contents.find(sessionId, sha256) !== null && !uploads.has(sessionId, sha256);
       const stored = contents.append(sessionId, `attachment-${sha256}`, bytes, mediaType);
       if (!isNamed) uploads.put(sessionId, sha256, bytes.length, now());
+      void failpoint('attachment.before-commit');
       return { ...stored, mediaType };
     });
+    void failpoint('attachment.after-commit');
     return { content, kind: facts === null ? 'file' : 'image' };
   }
 

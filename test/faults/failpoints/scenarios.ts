@@ -2,6 +2,7 @@ import { describe, test } from 'vitest';
 import { FAILPOINTS, type FailpointName } from '../../../supervisor/base/failpoints.ts';
 import { agentTurnScenario } from './agents.ts';
 import { artifactRemovalScenario, artifactScenario } from './artifacts.ts';
+import { attachmentScenario } from './attachments.ts';
 import { importScenario } from './bundles.ts';
 import { moveScenario } from './moves.ts';
 import {
@@ -111,6 +112,10 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'artifact.after-file': artifactScenario,
   'artifact.after-row': artifactScenario,
   'artifact.after-removal': artifactRemovalScenario,
+  'attachment.after-part': attachmentScenario,
+  'attachment.before-commit': attachmentScenario,
+  'attachment.after-commit': attachmentScenario,
+  'attachment.after-place': attachmentScenario,
   'move.after-hold': moveScenario,
   'move.after-release': moveScenario,
   'move.after-activate': moveScenario,
@@ -135,6 +140,7 @@ const PARTS: Record<Operation, ScenarioGroup> = {
   content: 'turns',
   agent: 'turns',
   terminal: 'turns',
+  attachment: 'turns',
   handover: 'turns',
   deploy: 'workspaces',
   setup: 'workspaces',
