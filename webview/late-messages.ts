@@ -104,8 +104,9 @@ const FoundItemSchema = z.object({
 export type FoundItem = z.infer<typeof FoundItemSchema>;
 
 const snapshot = z.object({ snapshot: SnapshotIdSchema });
-/** From one snapshot to another one or the files of now. */
-const sides = z.object({ from: SnapshotIdSchema, to: z.union([SnapshotIdSchema, z.literal('now')]) });
+/** From one snapshot to another. `now`: the files of now. */
+const side = z.union([SnapshotIdSchema, z.literal('now')]);
+const sides = z.object({ from: side, to: side });
 
 /** extension → page. */
 export const TO_LATE = {
@@ -168,6 +169,8 @@ export const LATE_REQUESTS = {
   /** Lets a person choose which. */
   pickSnapshotFile: { params: snapshot, result: nothing },
   pinSnapshot: { params: snapshot.extend({ pinned: z.boolean() }), result: nothing },
+  /** The person has seen what it changes. Not restored: the person lets running work go on. */
+  restoreSnapshot: { params: snapshot, result: z.object({ restored: z.boolean() }) },
   /** After the person has confirmed it. */
   deleteSnapshot: { params: snapshot, result: z.object({ deleted: z.boolean() }) },
   /** Opens the page of another session. */

@@ -149,9 +149,11 @@ export const REQUESTS = {
     }),
   },
   changesOfTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
-  restoreBeforeTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
+  snapshotBeforeTurn: {
+    params: z.object({ turnId: TurnIdSchema }),
+    result: z.object({ snapshot: SnapshotIdSchema }),
+  },
   forkBeforeTurn: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
-  restoreSnapshot: { params: z.object({ snapshot: SnapshotIdSchema }), result: nothing },
   forkSnapshot: { params: z.object({ snapshot: SnapshotIdSchema }), result: nothing },
   /** `to`: null for the files as they are. */
   compareSnapshots: {
@@ -171,9 +173,10 @@ export type MessageHandlers = ListenersOf<ToPage>;
 /** What VS Code keeps of a page, so that a reload restores it. */
 export const SavedPageSchema = z.object({
   session: z.string().max(200),
-  /** The part that was shown, and the snapshot that was selected. */
+  /** The part that was shown, the snapshot that was selected, and whether the preview of its restore was open. */
   tab: z.enum(['conversation', 'snapshots', 'record']).optional(),
   snapshot: z.string().max(40).optional(),
+  restore: z.boolean().optional(),
   draft: z.string().max(MAX_PROMPT).optional(),
   attachments: AttachmentsSchema.optional(),
   /** With which the draft was sent, if no answer has come. */

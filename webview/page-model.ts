@@ -29,6 +29,8 @@ export class PageModel extends RedrawnModel {
   state: PageState = INITIAL;
   pickers: readonly Picker[] = [];
   isFinding = false;
+  /** Called to show a part of the page. */
+  onShow: (tab: NonNullable<SavedPage['tab']>) => void = () => undefined;
   /** The row that was found, by its key; another object for each time that the view should go there. */
   found: { readonly key: string } | null = null;
   /** What turns changed on disk, by id. */
@@ -84,8 +86,22 @@ export class PageModel extends RedrawnModel {
   }
 
   /** Has VS Code keep which part of the page is shown, because it forgets the document of a page that is hidden. */
-  keep(part: Pick<Partial<SavedPage>, 'tab' | 'snapshot'>): void {
+  keep(part: Pick<Partial<SavedPage>, 'tab' | 'snapshot' | 'restore'>): void {
     this.bridge.save({ session: this.#session, ...this.saved, ...part });
+  }
+
+  /** Shows what a restore of this snapshot would change. */
+  previewRestore(snapshot: string): void {
+    this.keep({ snapshot, restore: true });
+    this.onShow('snapshots');
+  }
+
+  async previewRestoreBefore(turnId: string): Promise<void> {
+    try {
+      this.previewRestore((await this.request('snapshotBeforeTurn', { turnId })).snapshot);
+    } catch (error) {
+      this.fail(error);
+    }
   }
 
   start(): void {

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
+import { entriesOf } from '../../protocol/snapshot-tree.ts';
 import { SNAPSHOT_REASONS, type SnapshotReason } from '../../protocol/snapshots.ts';
 import { confirmDeletion } from '../confirm.ts';
 import { UsageError } from '../failure.ts';
@@ -9,6 +10,7 @@ import type { Registry } from '../registry.ts';
 import { formatDuration, formatRelativeTime, formatSize } from '../render/quantity.ts';
 import { incompleteSnapshotNote, formatSnapshot, formatSnapshotTable } from '../render/snapshot.ts';
 import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
+import { formatSnapshotGraph } from '../render/snapshot-graph.ts';
 import { parseSnapshotId } from '../snapshot-id.ts';
 import { registerSnapshotBundles } from './snapshot-bundles.ts';
 import { registerSnapshotChanges } from './snapshot-changes.ts';
@@ -73,6 +75,7 @@ interface ListOptions {
   reason?: SnapshotReason;
   limit?: number;
   cursor?: string;
+  graph?: boolean;
 }
 
 function registerList(registry: Registry, group: Command): void {
@@ -84,9 +87,16 @@ function registerList(registry: Registry, group: Command): void {
     })
     .option('--reason <reason>', SNAPSHOT_REASONS.join(', '), oneOf(SNAPSHOT_REASONS))
     .option('--limit <n>', 'maximum number of results (1 to 1000)', positiveInteger(1000))
-    .option('--cursor <cursor>', 'continue after an earlier page');
+    .option('--cursor <cursor>', 'continue after an earlier page')
+    .addOption(
+      new Option(
+        '--graph',
+        'draw what follows what: restores, forks and what the session began with',
+      ).conflicts(['reason', 'cursor']),
+    );
   registry.setAction(command, async (context, options: ListOptions, session: string) => {
     const { reason, limit, cursor } = options;
+    const graph = options.graph === true ? await context.call('snapshot/graph', { session }) : undefined;
     const page = await context.call('snapshot/list', {
       session,
       ...(reason === undefined ? {} : { reason }),
@@ -95,21 +105,26 @@ function registerList(registry: Registry, group: Command): void {
     });
     const { snapshots, nextCursor, usage } = page;
     if (context.json) {
-      await context.printJson(page);
+      await context.printJson(graph === undefined ? page : { ...page, graph });
       return undefined;
     }
     if (snapshots.length === 0) {
       await context.print('No snapshots match.');
       return undefined;
     }
-    const { style } = context;
+    const shown = { style: context.style, now: context.io.now(), width: context.stdout.columns };
     await context.print(
-      ...formatSnapshotTable(snapshots, { style, now: context.io.now(), width: context.stdout.columns }),
+      ...(graph === undefined
+        ? formatSnapshotTable(snapshots, shown)
+        : formatSnapshotGraph(entriesOf(snapshots, graph, nextCursor === null), shown)),
     );
     await context.printHint(
       `${pluralize(usage.snapshots, 'snapshot')}; together with those of its forks they use ${formatSize(usage.bytes)}`,
     );
-    if (nextCursor !== null) await context.printHint(`More results: --cursor ${quoteForShell(nextCursor)}`);
+    if (nextCursor !== null) {
+      const more = graph === undefined ? `--cursor ${quoteForShell(nextCursor)}` : 'a higher --limit';
+      await context.printHint(`More results: ${more}`);
+    }
     return undefined;
   });
 }

@@ -115,6 +115,9 @@ export function lateHandlers(connection: Connection, session: string): LateReque
       await run('pinSnapshot', snapshot, pinned);
       return {};
     },
+    restoreSnapshot: async ({ snapshot }) => ({
+      restored: typeof (await run('restoreSnapshot', snapshot, true)) === 'string',
+    }),
     deleteSnapshot: async ({ snapshot }) => ({ deleted: (await run('deleteSnapshot', snapshot)) === true }),
     openSession: async ({ session: other }) => {
       await commands.executeCommand('holdfast.openSessionPage', other);

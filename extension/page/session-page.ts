@@ -266,10 +266,8 @@ export class SessionPage implements Disposable {
       const { before, after } = await this.#snapshotsOf(turnId);
       return this.#run('compareSnapshots', before, after ?? 'now');
     },
-    restoreBeforeTurn: async ({ turnId }) =>
-      this.#run('restoreSnapshot', (await this.#snapshotsOf(turnId)).before),
+    snapshotBeforeTurn: async ({ turnId }) => ({ snapshot: (await this.#snapshotsOf(turnId)).before }),
     forkBeforeTurn: async ({ turnId }) => this.#run('forkSession', (await this.#snapshotsOf(turnId)).before),
-    restoreSnapshot: ({ snapshot }) => this.#run('restoreSnapshot', snapshot),
     forkSnapshot: ({ snapshot }) => this.#run('forkSession', snapshot),
     compareSnapshots: ({ from, to }) => this.#run('compareSnapshots', from, to ?? 'now'),
     command: ({ command }) =>

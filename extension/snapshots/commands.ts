@@ -43,7 +43,7 @@ export class SnapshotCommands {
   get handlers() {
     return {
       'holdfast.createSnapshot': (target, label) => this.#create(target, label),
-      'holdfast.restoreSnapshot': (target, snapshot) => this.#restore(target, snapshot),
+      'holdfast.restoreSnapshot': (target, snapshot, isSeen) => this.#restore(target, snapshot, isSeen),
       'holdfast.forkSession': (target, snapshot, name) => this.#fork(target, snapshot, name),
       'holdfast.compareSnapshots': (target, a, b) => this.#compare(target, a, b),
       'holdfast.openSnapshot': (target, snapshot) => this.#open(target, snapshot),
@@ -81,13 +81,14 @@ export class SnapshotCommands {
     return id;
   }
 
-  /** Restores a snapshot after a preview of the changes. Returns the snapshot of the files before. */
-  async #restore(target: unknown, given: unknown): Promise<string | undefined> {
+  /** Restores a snapshot after a preview of the changes, unless the person has seen one. Returns the snapshot of the files before. */
+  async #restore(target: unknown, given: unknown, isSeen: unknown): Promise<string | undefined> {
     const session = await this.#pick(target, 'Restore Snapshot');
     if (session === undefined) return undefined;
     const name = sanitize(sessionTitle(session));
     const snapshot = await pickSnapshot(this.#connection, session, { title: `Restore ${name}`, given });
     if (snapshot === undefined || snapshot === 'now') return undefined;
+    if (isSeen === true) return this.#restoreNow(session, snapshot.id);
     const { totals } = await this.#connection.call('snapshot/preview', {
       session: session.id,
       from: `snapshot:${snapshot.id}`,

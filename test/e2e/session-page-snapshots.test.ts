@@ -63,7 +63,10 @@ test('a person compares two snapshots on the page, restores one, and forks anoth
     await person.page.locator('.tab', { hasText: /^notes$/ }).click();
     await home.runOk(['exec', session, '--', 'sh', '-c', 'echo four > /workspace/word']);
     await page.getByRole('button', { name: 'Restore…' }).click();
-    await person.pressDialogButton('Restore notes to', 'Restore');
+    const preview = page.getByRole('region', { name: 'Preview of the restore' });
+    await preview.getByText('1 changed').waitFor();
+    await person.screenshot('session-page-restore-preview-dark');
+    await preview.getByRole('button', { name: 'Restore', exact: true }).click();
     await expect.poll(word, SEEN).toBe('one');
     await page.getByText('Goes on from “echo two').waitFor();
     await page.getByRole('button', { name: 'Before a restore' }).waitFor();

@@ -17,7 +17,7 @@ const WORKSPACE = /^\/workspace\//;
 
 interface Props {
   readonly model: LateModel;
-  /** Ids of snapshots; `to` may be `now`. */
+  /** Ids of snapshots; one of them may be `now`. */
   readonly from: string;
   readonly to: string;
   /** The one of them whose files open as they were. */

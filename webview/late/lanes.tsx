@@ -1,5 +1,5 @@
-import type { Entry } from './snapshot-tree.ts';
-import type { GraphRow } from './graph-layout.ts';
+import type { Entry } from '../../protocol/snapshot-tree.ts';
+import type { GraphRow } from '../../protocol/snapshot-lanes.ts';
 
 /** Pixels between two lanes, from the left to the first one, and from the top of a row to its node. */
 const PITCH = 14;

@@ -3,8 +3,9 @@ import { formatBytes, formatCount } from '../format.ts';
 import type { PageSnapshot } from '../late-messages.ts';
 import { ChangeList } from './change-list.tsx';
 import type { LateModel } from './late-model.ts';
+import { RestorePreview } from './restore-preview.tsx';
 import type { SnapshotList } from './snapshot-list.ts';
-import { ORIGIN } from './snapshot-tree.ts';
+import { ORIGIN } from '../../protocol/snapshot-tree.ts';
 import { namedWithTime, titleOf } from './snapshot-words.ts';
 
 /** Snapshots that one can be compared with, the newest ones. */
@@ -23,9 +24,12 @@ export function SnapshotDetails({ model, list, snapshot, below }: Props) {
   const { id, pinned, files, bytes, createdAt } = snapshot;
   const before = below === ORIGIN ? (list.graph.origin?.snapshotId ?? null) : below;
   const [other, setOther] = useState(before);
+  const [isRestoring, setRestoring] = useState(model.page.saved.restore === true);
+  const preview = (isOpen: boolean): void => {
+    setRestoring(isOpen);
+    model.page.keep({ restore: isOpen || undefined });
+  };
   const { page } = model;
-  const others = list.snapshots.filter((one) => one.id !== id && one.id !== before).slice(0, MAX_CHOICES);
-  const sides = other === null ? null : sidesOf(list, id, other);
   const remove = async (): Promise<void> => {
     const answer = await model.ask('deleteSnapshot', { snapshot: id });
     if (answer?.deleted === true) model.snapshots.drop(id);
@@ -36,7 +40,7 @@ export function SnapshotDetails({ model, list, snapshot, below }: Props) {
         {new Date(createdAt).toLocaleString()} · {formatCount(files, 'file')}, {formatBytes(bytes)}
       </p>
       <div class="actions">
-        <button class="primary" onClick={() => void page.ask('restoreSnapshot', { snapshot: id })}>
+        <button class="primary" aria-expanded={isRestoring} onClick={() => preview(!isRestoring)}>
           Restore…
         </button>
         <button
@@ -62,6 +66,32 @@ export function SnapshotDetails({ model, list, snapshot, below }: Props) {
           Delete…
         </button>
       </div>
+      {isRestoring ? (
+        <RestorePreview model={model} snapshot={snapshot} onClose={() => preview(false)} />
+      ) : (
+        <Comparison {...{ model, list, id, before, other, setOther }} />
+      )}
+    </section>
+  );
+}
+
+interface ComparisonProps {
+  readonly model: LateModel;
+  readonly list: SnapshotList;
+  readonly id: string;
+  /** What the snapshot follows; null for none. */
+  readonly before: string | null;
+  readonly other: string | null;
+  readonly setOther: (other: string | null) => void;
+}
+
+/** What differs between the snapshot and another one, or now. */
+function Comparison({ model, list, id, before, other, setOther }: ComparisonProps) {
+  const { page } = model;
+  const others = list.snapshots.filter((one) => one.id !== id && one.id !== before).slice(0, MAX_CHOICES);
+  const sides = other === null ? null : sidesOf(list, id, other);
+  return (
+    <>
       <div class="compare">
         <label>
           Compared with{' '}
@@ -96,7 +126,7 @@ export function SnapshotDetails({ model, list, snapshot, below }: Props) {
       {sides !== null && (
         <ChangeList key={`${sides.from} ${sides.to}`} model={model} snapshot={id} {...sides} />
       )}
-    </section>
+    </>
   );
 }
 

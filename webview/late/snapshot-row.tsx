@@ -1,16 +1,17 @@
 import { formatTime, plain } from '../format.ts';
 import { Icon } from '../view/icon.tsx';
-import type { GraphRow } from './graph-layout.ts';
+import type { GraphRow } from '../../protocol/snapshot-lanes.ts';
 import { Lanes, widthOf } from './lanes.tsx';
 import type { LateModel } from './late-model.ts';
 import { NowDetails, SnapshotDetails } from './snapshot-details.tsx';
 import type { SnapshotList } from './snapshot-list.ts';
-import type { Entry, Restored } from './snapshot-tree.ts';
+import type { PageSnapshot } from '../late-messages.ts';
+import type { Entry, Restored } from '../../protocol/snapshot-tree.ts';
 import { factsOf, titleOf } from './snapshot-words.ts';
 
 interface Props {
   readonly model: LateModel;
-  readonly entry: Entry;
+  readonly entry: Entry<PageSnapshot>;
   readonly row: GraphRow;
   readonly lanes: number;
   readonly list: SnapshotList;

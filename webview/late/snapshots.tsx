@@ -1,11 +1,11 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { formatBytes, formatCount, plain } from '../format.ts';
 import { Icon } from '../view/icon.tsx';
-import { layoutGraph } from './graph-layout.ts';
+import { layoutGraph } from '../../protocol/snapshot-lanes.ts';
 import type { LateModel } from './late-model.ts';
 import { NotReadYet } from './not-read-yet.tsx';
 import { SnapshotRow } from './snapshot-row.tsx';
-import { entriesOf } from './snapshot-tree.ts';
+import { entriesOf } from '../../protocol/snapshot-tree.ts';
 import { useSnapshots } from './use-snapshots.ts';
 
 /** What the arrow keys do to the place in the list of `count` rows. */
@@ -29,6 +29,11 @@ export function Snapshots({ model }: { readonly model: LateModel }) {
     () => (list === null ? [] : entriesOf(list.snapshots, list.graph, list.next === null)),
     [list],
   );
+  const isShown = entries.some(({ id }) => id === selected);
+  // A restore of it was asked for, and it is older than what was read.
+  useEffect(() => {
+    if (list?.next !== null && list !== null && !isShown && model.page.saved.restore === true) readOlder();
+  }, [list, isShown]);
   const layout = useMemo(() => layoutGraph(entries), [entries]);
   // Drawn again only when it differs: the page is drawn with every word of a running turn.
   const drawn = useMemo(() => {
@@ -46,6 +51,7 @@ export function Snapshots({ model }: { readonly model: LateModel }) {
           onSelect={() => {
             setCurrent(entry.id);
             setSelected(entry.id === selected ? null : entry.id);
+            model.page.keep({ restore: undefined });
           }}
         />
       );

@@ -34,6 +34,7 @@ export function App({ model }: { readonly model: PageModel }) {
   };
   useEffect(() => {
     model.onChange(() => redraw(undefined));
+    model.onShow = show;
     model.start();
     window.addEventListener('keydown', (event) => {
       if (event.key !== 'f' || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;

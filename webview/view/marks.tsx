@@ -89,7 +89,7 @@ function SnapshotActions({ model, snapshot }: { model: PageModel; snapshot: stri
       <button class="link" onClick={() => void model.ask('compareSnapshots', { from: snapshot, to: null })}>
         Compare
       </button>
-      <button class="link" onClick={() => void model.ask('restoreSnapshot', { snapshot })}>
+      <button class="link" onClick={() => model.previewRestore(snapshot)}>
         Restore…
       </button>
       <button class="link" onClick={() => void model.ask('forkSnapshot', { snapshot })}>
@@ -204,7 +204,7 @@ export function TurnEnd({ model, row }: { model: PageModel; row: Extract<Row, { 
             <button class="link" onClick={() => void model.ask('changesOfTurn', { turnId })}>
               See Changes
             </button>
-            <button class="link" onClick={() => void model.ask('restoreBeforeTurn', { turnId })}>
+            <button class="link" onClick={() => void model.previewRestoreBefore(turnId)}>
               Restore to Before…
             </button>
             <button class="link" onClick={() => void model.ask('forkBeforeTurn', { turnId })}>

@@ -184,7 +184,7 @@ describe('a conversation', () => {
     await view.getByRole('button', { name: 'parser.ts:30' }).click();
     await expect.poll(asked).toEqual([
       { name: 'changesOfTurn', params: { turnId: TURN } },
-      { name: 'restoreBeforeTurn', params: { turnId: TURN } },
+      { name: 'snapshotBeforeTurn', params: { turnId: TURN } },
       { name: 'forkBeforeTurn', params: { turnId: TURN } },
       { name: 'allowHost', params: { host: 'registry.npmjs.org' } },
       { name: 'openFile', params: { path: '/workspace/src/parser.ts', line: 42 } },

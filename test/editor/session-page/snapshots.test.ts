@@ -262,7 +262,6 @@ describe('the graph of snapshots', () => {
       },
     });
     await view.getByRole('button', { name: 'Do number 3' }).click();
-    await view.getByRole('button', { name: 'Restore…' }).click();
     await view.getByRole('button', { name: 'Fork…' }).click();
     await view.getByRole('button', { name: 'Open a File…' }).click();
     await view.getByRole('button', { name: 'Pin', exact: true }).click();
@@ -271,13 +270,92 @@ describe('the graph of snapshots', () => {
     await view.getByRole('button', { name: 'Delete…' }).click();
     await view.getByRole('button', { name: 'Do number 3' }).waitFor({ state: 'detached' });
     await expect.poll(asked).toEqual([
-      { name: 'restoreSnapshot', params: { snapshot: id(3) } },
       { name: 'forkSnapshot', params: { snapshot: id(3) } },
       { name: 'pickSnapshotFile', params: { snapshot: id(3) } },
       { name: 'pinSnapshot', params: { snapshot: id(3), pinned: true } },
       { name: 'openSession', params: { session: FORK } },
       { name: 'deleteSnapshot', params: { snapshot: id(3) } },
     ]);
+  });
+
+  test.each([
+    ['dark', 900],
+    ['light', 900],
+    ['contrast', 900],
+    ['dark', 300],
+  ] as const)('previews a restore before it is done (%s, %d pixels)', async (theme, width) => {
+    const answer = Promise.withResolvers<{ restored: boolean }>();
+    const list = {
+      ...BRANCHED,
+      snapshots: BRANCHED.snapshots.map((one) => (one.id === id(3) ? { ...one, missing: 2 } : one)),
+    };
+    const view = await open({
+      ...{ theme, width, list },
+      answers: { restoreSnapshot: () => answer.promise },
+    });
+    await view.getByRole('button', { name: 'Do number 3' }).click();
+    const open3 = view.getByRole('button', { name: 'Restore…' });
+    await open3.focus();
+    await view.keyboard.press('Enter');
+    const preview = view.getByRole('region', { name: 'Preview of the restore' });
+    await preview.getByText('1 added, 1 changed, 1 deleted, 1 renamed').waitFor();
+    await preview.getByText('This snapshot lacks 2 files that could not be read').waitFor();
+    expect(namesOf('changes').at(-1)).toEqual({ from: 'now', to: id(3) });
+    await picture(`snapshot-restore-preview-${theme}-${width}`);
+    expect(await view.evaluate('document.documentElement.scrollWidth')).toBe(width);
+    await preview.getByRole('button', { name: 'src/parser.ts', exact: true }).click();
+    // Nothing was restored by looking, and both ways out of it leave everything as it is.
+    await view.keyboard.press('Escape');
+    await preview.waitFor({ state: 'detached' });
+    await open3.click();
+    await preview.getByRole('button', { name: 'Cancel' }).click();
+    await view.getByRole('combobox', { name: 'Compared with' }).waitFor();
+    expect(namesOf('restoreSnapshot')).toEqual([]);
+
+    await open3.click();
+    await preview.getByRole('button', { name: 'Restore', exact: true }).click();
+    await preview.getByRole('button', { name: 'Restoring…', disabled: true }).waitFor();
+    await view.keyboard.press('Escape');
+    answer.resolve({ restored: true });
+    await preview.waitFor({ state: 'detached' });
+    await expect.poll(asked).toEqual([
+      {
+        name: 'openChange',
+        params: { from: 'now', to: id(3), path: '/workspace/src/parser.ts', kind: 'modified' },
+      },
+      { name: 'restoreSnapshot', params: { snapshot: id(3) } },
+    ]);
+  });
+
+  test('a restore that was asked for in the conversation is previewed, however old its snapshot is', async () => {
+    const all = Array.from({ length: 450 }, (_, at) => snapshot(450 - at));
+    const view = await open({
+      answers: {
+        snapshots: (params) => {
+          const from = Number((params as { cursor?: string }).cursor ?? 0);
+          const next = from + 200 < all.length ? String(from + 200) : null;
+          return { ...BRANCHED, snapshots: all.slice(from, from + 200), next, graph: noGraph };
+        },
+        snapshotBeforeTurn: () => ({ snapshot: id(7) }),
+        restoreSnapshot: () => ({ restored: false }),
+      },
+    });
+    await view.getByRole('tab', { name: 'Conversation' }).click();
+    await view.getByRole('button', { name: 'Restore to Before…' }).first().click();
+    const preview = view.getByRole('region', { name: 'Preview of the restore' });
+    await preview.waitFor();
+    await view.getByRole('button', { name: 'Do number 7', exact: true, expanded: true }).waitFor();
+    expect(namesOf('changes').at(-1)).toEqual({ from: 'now', to: id(7) });
+    // One that was not done leaves the preview, also after the page was hidden.
+    await preview.getByRole('button', { name: 'Restore', exact: true }).click();
+    await expect.poll(() => namesOf('restoreSnapshot')).toEqual([{ snapshot: id(7) }]);
+    await harness.reload();
+    await harness.send('state', state());
+    await preview.getByRole('button', { name: 'Restore', exact: true }).waitFor();
+    // The preview is of that snapshot alone.
+    await view.getByRole('button', { name: 'Do number 6', exact: true }).click();
+    await view.getByRole('combobox', { name: 'Compared with' }).waitFor();
+    expect(await preview.count()).toBe(0);
   });
 
   test('a deletion that was not confirmed, or failed, leaves the snapshot', async () => {

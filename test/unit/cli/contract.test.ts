@@ -51,7 +51,7 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
   ['workspace rm', '<session> <paths...>'],
   ['workspace search', '<session> <pattern> [path]'],
   ['snapshot create', '<session>', '--label'],
-  ['snapshot list', '<session>'],
+  ['snapshot list', '<session>', '--graph'],
   ['snapshot show', '<snapshot>'],
   ['snapshot verify', '<snapshot>'],
   ['snapshot delete', '<snapshot>'],

@@ -1,12 +1,14 @@
-import type { SnapshotGraph } from '../../protocol/snapshots.ts';
-import type { PageSnapshot } from '../late-messages.ts';
-import type { GraphNode } from './graph-layout.ts';
+import type { GraphNode } from './snapshot-lanes.ts';
+import type { Snapshot, SnapshotGraph } from './snapshots.ts';
+
+/** What the tree reads of a snapshot. */
+export type TreeSnapshot = Pick<Snapshot, 'id' | 'createdAt' | 'reason' | 'eventSeq'>;
 
 /** A row of the graph: the files of now, a snapshot, a session that was forked, or what the session itself began with. */
-export type Entry = GraphNode &
+export type Entry<S extends TreeSnapshot = TreeSnapshot> = GraphNode &
   (
     | { readonly kind: 'now'; readonly restored: Restored | null }
-    | { readonly kind: 'snapshot'; readonly snapshot: PageSnapshot; readonly restored: Restored | null }
+    | { readonly kind: 'snapshot'; readonly snapshot: S; readonly restored: Restored | null }
     | { readonly kind: 'fork'; readonly fork: SnapshotGraph['forks'][number] }
     | { readonly kind: 'origin'; readonly origin: NonNullable<SnapshotGraph['origin']> }
   );
@@ -27,15 +29,15 @@ export const ORIGIN = 'origin';
  * @param snapshots newest first
  * @param isWhole whether these are all; if not, the oldest one follows what is not there
  */
-export function entriesOf(
-  snapshots: readonly PageSnapshot[],
+export function entriesOf<S extends TreeSnapshot>(
+  snapshots: readonly S[],
   { restores, forks, origin }: SnapshotGraph,
   isWhole: boolean,
-): Entry[] {
+): Entry<S>[] {
   const known = new Set(snapshots.map(({ id }) => id));
   // One file that comes back does not change what the state follows.
   const whole = restores.filter(({ path }) => path === null);
-  const states: Entry[] = [];
+  const states: Entry<S>[] = [];
   let current: string | null = isWhole && origin !== null ? ORIGIN : null;
   let restored: Restored | null = null;
   let next = whole.length - 1;
@@ -55,22 +57,22 @@ export function entriesOf(
   }
   applyRestores(Infinity);
   states.push({ kind: 'now', id: NOW, parent: current, restored });
-  return [...withForks(states.toReversed(), forks, known), ...(isWhole ? originEntry(origin) : [])];
+  return [...withForks<S>(states.toReversed(), forks, known), ...(isWhole ? originEntry<S>(origin) : [])];
 }
 
 /** Puts each fork above the first state that is older. */
-function withForks(
-  states: readonly Entry[],
+function withForks<S extends TreeSnapshot>(
+  states: readonly Entry<S>[],
   forks: SnapshotGraph['forks'],
   known: ReadonlySet<string>,
-): Entry[] {
+): Entry<S>[] {
   const left = forks
     .filter(({ snapshotId }) => known.has(snapshotId))
-    .map((fork): Entry => ({ kind: 'fork', id: fork.sessionId, parent: fork.snapshotId, fork }));
-  const entries: Entry[] = [];
+    .map((fork): Entry<S> => ({ kind: 'fork', id: fork.sessionId, parent: fork.snapshotId, fork }));
+  const entries: Entry<S>[] = [];
   for (const state of states) {
     if (state.kind === 'snapshot') {
-      const isAbove = (entry: Entry): boolean =>
+      const isAbove = (entry: Entry<S>): boolean =>
         entry.kind === 'fork' &&
         (entry.fork.at >= state.snapshot.createdAt || entry.fork.snapshotId === state.id);
       while (left[0] !== undefined && isAbove(left[0])) entries.push(...left.splice(0, 1));
@@ -85,6 +87,6 @@ function withForks(
   return entries;
 }
 
-function originEntry(origin: SnapshotGraph['origin']): Entry[] {
+function originEntry<S extends TreeSnapshot>(origin: SnapshotGraph['origin']): Entry<S>[] {
   return origin === null ? [] : [{ kind: 'origin', id: ORIGIN, parent: null, origin }];
 }

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import type { PageSnapshot } from '../../../webview/late-messages.ts';
-import { layoutGraph } from '../../../webview/late/graph-layout.ts';
-import type { GraphNode } from '../../../webview/late/graph-layout.ts';
-import { entriesOf } from '../../../webview/late/snapshot-tree.ts';
-import type { Entry } from '../../../webview/late/snapshot-tree.ts';
+import { layoutGraph } from '../../../protocol/snapshot-lanes.ts';
+import type { GraphNode } from '../../../protocol/snapshot-lanes.ts';
+import { entriesOf } from '../../../protocol/snapshot-tree.ts';
+import type { Entry } from '../../../protocol/snapshot-tree.ts';
 import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
 
 /** `c>a b>a a`: nodes in order, each with what it follows. */
