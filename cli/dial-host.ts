@@ -13,6 +13,8 @@ import { clientInfo } from './version.ts';
 export function hostOptions(context: Context, host: string): ConnectHostOptions {
   const { home, io } = context;
   new HostList(home).get(host);
+  // The editor's terminals: a question among their output would be answered with what was typed for the sandbox.
+  const logsIn = io.env['HOLDFAST_HOST_LOGIN'] !== 'never';
   const report = (stage: string): void =>
     context.progress.update({ stage: sanitizeLine(stage), done: null, of: null, unit: null });
   return {
@@ -21,11 +23,13 @@ export function hostOptions(context: Context, host: string): ConnectHostOptions 
     build: clientInfo().build,
     command: io.connectorCommand,
     environment: { ...io.env },
+    logsIn,
     ui: {
       onStage: report,
-      ask: hasTerminal()
-        ? ({ text, isSecret }) => askOnTerminal(context, { text: `${host}: ${text}`, isSecret })
-        : undefined,
+      ask:
+        logsIn && hasTerminal()
+          ? ({ text, isSecret }) => askOnTerminal(context, { text: `${host}: ${text}`, isSecret })
+          : undefined,
     },
   };
 }

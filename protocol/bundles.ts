@@ -80,6 +80,17 @@ export const BUNDLE_METHODS = {
     repeat: 'opId',
     whenDamaged: 'refused',
   },
+  /**
+   * Of a move: goes on with an export or an import that a connection of the same client began and that broke since. `offset`: how many
+   * bytes of the file lie before those that the next `bundle/read` returns, or that the next `bundle/append` brings; bytes that may
+   * have been lost on their way are returned again. Errors: `interrupted` once it was given up, two minutes after the connection ended.
+   */
+  'bundle/resume': {
+    params: z.object({ bundle: handle }),
+    result: z.object({ offset: count }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
   /** Ends an export or an import; an import leaves nothing. */
   'bundle/abort': {
     params: z.object({ bundle: handle }),

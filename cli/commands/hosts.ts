@@ -94,10 +94,12 @@ async function prepareHost(context: Context, name: string) {
   }
 }
 
-function requireDocker(name: string, docker: unknown, user: unknown): void {
+function requireDocker(host: string, docker: unknown, user: unknown): void {
   if (docker !== 'absent' && docker !== 'denied') return;
-  const who = typeof user === 'string' ? (user.split(' ')[0] ?? '') : '';
-  throw new HoldfastError('engine_unavailable', `${name} has no Docker that this user can use`, {
+  // It becomes a part of a command that a person copies.
+  const name = typeof user === 'string' ? (user.split(' ')[0] ?? '') : '';
+  const who = /^[a-z_][a-z0-9_-]{0,31}$/i.test(name) ? name : 'USER';
+  throw new HoldfastError('engine_unavailable', `${host} has no Docker that this user can use`, {
     why: docker === 'absent' ? 'no Docker engine runs there' : `${who} may not use its socket`,
     next:
       docker === 'absent'

@@ -98,14 +98,21 @@ async function move(
 
 async function report(
   context: Context,
-  { departure, arrival, lacks }: Moved,
+  { departure, arrival, lacks, leftover }: Moved,
   to: MoveHost,
   target: string | null,
 ): Promise<void> {
   const { sessionId, name, receipt } = departure;
   const { session } = arrival;
   if (context.json) {
-    await context.printJson({ sessionId, to: to.name, session, lacks, receipt });
+    await context.printJson({
+      sessionId,
+      to: to.name,
+      session,
+      lacks,
+      receipt,
+      leftover: leftover?.sentence ?? null,
+    });
     return;
   }
   if (session === null) {
@@ -119,6 +126,7 @@ async function report(
     await context.printNote(
       `Secrets do not travel. ${to.name} has none named ${lacks.map(sanitizeLine).join(', ')}: set them there with \`holdfast secret set\``,
     );
+  if (leftover !== null) await context.printNote(sanitizeLine(leftover.sentence));
   await context.printHint('Sign-in files and network rules of the session stayed behind as well.');
   const where = target === null ? '' : ` --host ${target}`;
   await context.printHint(`Go on with it: holdfast prompt ${quoteForShell(session.name)}${where} '…'`);

@@ -231,7 +231,12 @@ class AttachedTerminal {
   /** Reports in the window title if the program uses the full screen, because a line of text would disturb it. */
   async #reportAway(): Promise<void> {
     const how = this.#detachKeys === null ? '^C' : `^C or ${formatDetachKeys(this.#detachKeys)}`;
-    const text = `The supervisor is not running; waiting for it to start (${how} detaches)`;
+    const { host } = this.#context;
+    const what =
+      host === null
+        ? 'The supervisor is not running; waiting for it to start'
+        : `There is no connection to ${host}; waiting for it`;
+    const text = `${what} (${how} detaches)`;
     if (!this.#context.stdout.isTTY || !this.#output.modes.isFullScreen) {
       await this.#context.printHint(`\r\n${text}\r`);
       return;

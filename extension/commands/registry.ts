@@ -39,9 +39,7 @@ export class CommandRegistry implements Disposable {
    */
   async #run(id: CommandId, handler: CommandHandler, args: readonly unknown[]): Promise<unknown> {
     try {
-      // A person whose own machine has no engine works on other hosts.
-      const host = hostOfTarget(this.#connection, args[0]) ?? hostForNew(this.#connection);
-      if (!(await this.#isPossible(id, host))) return undefined;
+      if (!(await this.#isPossible(id, args[0]))) return undefined;
       const outcome = await handler(...args);
       completeWalkthroughStep(id, outcome);
       return outcome;
@@ -53,25 +51,32 @@ export class CommandRegistry implements Disposable {
     }
   }
 
-  async #isPossible(id: CommandId, host: HostConnection): Promise<boolean> {
+  /** The host whose state decides. A person whose own machine has no engine works on other hosts. */
+  #hostFor(target: unknown): HostConnection {
+    return hostOfTarget(this.#connection, target) ?? hostForNew(this.#connection);
+  }
+
+  async #isPossible(id: CommandId, target: unknown): Promise<boolean> {
+    const host = this.#hostFor(target);
     const { state } = host;
     switch (availabilityIn(COMMANDS[id], state.kind)) {
       case 'run':
         return true;
       case 'wait':
         await this.#connected('Waiting for the supervisor', host);
-        return this.#isPossibleNow(id, host);
+        return this.#isPossibleNow(id, target);
       case 'start':
         host.retry();
         await this.#connected('Starting the supervisor', host);
-        return this.#isPossibleNow(id, host);
+        return this.#isPossibleNow(id, target);
       case 'explain':
         this.#notices.showUnavailable(state);
         return false;
     }
   }
 
-  #isPossibleNow(id: CommandId, { state }: HostConnection): boolean {
+  #isPossibleNow(id: CommandId, target: unknown): boolean {
+    const { state } = this.#hostFor(target);
     if (availabilityIn(COMMANDS[id], state.kind) === 'run') return true;
     this.#notices.showUnavailable(state);
     return false;

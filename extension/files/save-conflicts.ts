@@ -130,6 +130,7 @@ export class SaveConflicts implements Disposable {
       await this.#write(uri, file, content, precondition);
     } catch (error) {
       const isDeleted = this.#conflictKind(error, expected) === 'deleted';
+      this.#recent.recordConflict(key);
       if (!isDeleted && (await this.#saveMerged(uri, file))) return;
       this.#add({ uri, kind: isDeleted ? 'deleted' : 'changed' }, isManual);
       throw new SaveConflict(sanitize(baseName(file.path)), isDeleted);

@@ -85,7 +85,8 @@ export class SaveMerger implements Disposable {
     const { uri } = document;
     this.#merges.delete(uri.toString());
     const base = this.#baseOf(document);
-    if (base === undefined) return;
+    // A change that is not reported yet makes the write fail, which merges it then.
+    if (base === undefined || this.#recent.recordSaving(uri.toString())) return;
     const merge = withTimeout(this.#prepare(document, base.version, base.text));
     event.waitUntil(merge.then((found) => (found === undefined ? [] : this.#accept(uri, found))));
   }

@@ -176,6 +176,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     try {
       const file = await this.#files.read({ session }, path);
       this.#bases.recordRead(uri, file);
+      if (!this.#bases.dirtyBaseOf(uri).isDirty) this.#recent.recordRead(uri.toString());
       return file.bytes;
     } catch (error) {
       const failure = HoldfastError.from(error, 'The file could not be read');

@@ -44,8 +44,9 @@ export async function moveToHost(
     );
   const lacks =
     moved.lacks.length === 0 ? '' : ` It lacks the secrets ${sanitize(moved.lacks.join(', '), 300)}.`;
+  const leftover = moved.leftover === null ? '' : ` ${sanitize(moved.leftover.sentence, 500)}.`;
   void window
-    .showInformationMessage(`${title} has moved to ${hostTitle(target.name)}.${lacks}`, OPEN)
+    .showInformationMessage(`${title} has moved to ${hostTitle(target.name)}.${lacks}${leftover}`, OPEN)
     .then((choice) => {
       if (choice === OPEN) void commands.executeCommand('holdfast.openWorkspace', there.id);
     });

@@ -243,6 +243,8 @@ export class SessionTerminals implements Disposable {
       env: {
         ELECTRON_RUN_AS_NODE: environment['ELECTRON_RUN_AS_NODE'] ?? null,
         HOLDFAST_IDLE_SHUTDOWN_MS: environment['HOLDFAST_IDLE_SHUTDOWN_MS'] ?? null,
+        // This window connects, and asks where a person expects it.
+        HOLDFAST_HOST_LOGIN: 'never',
       },
     };
   }

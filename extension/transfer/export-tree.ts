@@ -6,7 +6,8 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { FileEntry, FileStat } from '../../protocol/files.ts';
 import { baseName, decodeName } from '../../protocol/paths.ts';
 import { foldedName, linkProblem, localNameProblem } from './local-names.ts';
-import { TransferReport, askOnce, errorCodeOf, joinPath } from './transfer.ts';
+import { TaskPool } from './task-pool.ts';
+import { FILES_TOGETHER, TransferReport, askOnce, errorCodeOf, joinPath } from './transfer.ts';
 import type { TransferOptions } from './transfer.ts';
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
@@ -50,7 +51,12 @@ export async function exportTree(
   const run = new Export(source, options);
   const root = Buffer.from(await realpath(folder));
   const created = new Map<string, string>();
-  for (const path of paths) await run.entry(path, await source.stat(path), root, 0, created);
+  try {
+    for (const path of paths) await run.entry(path, await source.stat(path), root, 0, created);
+  } finally {
+    // Nothing is written any more when an export has ended, however it did.
+    await run.drain();
+  }
   await run.makeLinks();
   return run.report;
 }
@@ -62,6 +68,7 @@ class Export {
   readonly #platform: NodeJS.Platform;
   readonly #onExisting: TransferOptions['onExisting'];
   readonly #links: Link[] = [];
+  readonly #files = new TaskPool(FILES_TOGETHER);
 
   constructor(source: ExportSource, options: TransferOptions & { readonly platform?: NodeJS.Platform }) {
     this.#source = source;
@@ -91,6 +98,8 @@ class Export {
     const local = joinPath(parent, name);
     const folded = foldedName(name);
     const earlier = created.get(folded);
+    // The earlier one may still be on its way.
+    if (earlier !== undefined) await this.#files.drain();
     if (earlier !== undefined && (await exists(local))) {
       const isSame = baseName(earlier) === baseName(path);
       this.report.leaveOut(
@@ -100,11 +109,27 @@ class Export {
       return;
     }
     created.set(folded, path);
+    const { type, mode } = stat;
+    if (type === 'file')
+      await this.#files.begin(() => this.#guarded(path, () => this.#file(path, mode, local)));
+    else await this.#guarded(path, () => this.#other(path, stat, local, depth));
+  }
+
+  /** Resolves once no file is on its way. */
+  drain(): Promise<void> {
+    return this.#files.drain();
+  }
+
+  async #other(path: string, stat: FileStat, local: Buffer, depth: number): Promise<void> {
+    if (stat.type === 'directory') await this.#folder(path, local, depth);
+    else if (stat.type === 'symlink') this.#rememberLink(path, local, depth, stat.link ?? '');
+    else this.report.leaveOut(path, 'it is not a file, folder or link');
+  }
+
+  /** A failure that concerns only this entry is reported, and the export goes on. */
+  async #guarded(path: string, work: () => Promise<void>): Promise<void> {
     try {
-      if (stat.type === 'directory') await this.#folder(path, local, depth);
-      else if (stat.type === 'file') await this.#file(path, stat.mode, local);
-      else if (stat.type === 'symlink') this.#rememberLink(path, local, depth, stat.link ?? '');
-      else this.report.leaveOut(path, 'it is not a file, folder or link');
+      await work();
     } catch (error) {
       const why = whyLeftOut(error);
       if (why === undefined) throw error;
@@ -154,7 +179,7 @@ class Export {
 
   async #copyInto(file: FileHandle, path: string): Promise<void> {
     for (let tries = 1; ; tries += 1) {
-      const before = this.report.bytes;
+      let copied = 0;
       try {
         let version: string | undefined;
         for (let offset = 0, size = 1; offset < size;) {
@@ -164,6 +189,7 @@ class Export {
           if (piece.bytes.length === 0) break;
           await writeAll(file, piece.bytes, offset);
           offset += piece.bytes.length;
+          copied += piece.bytes.length;
           this.report.bytes += piece.bytes.length;
           this.#options.onProgress(this.report, path);
         }
@@ -171,7 +197,7 @@ class Export {
       } catch (error) {
         if (!(error instanceof HoldfastError && error.code === 'conflict') || tries === TRIES) throw error;
         await file.truncate(0);
-        this.report.bytes = before;
+        this.report.bytes -= copied;
       }
     }
   }

@@ -3,11 +3,13 @@ import { lstat, open, opendir, readlink } from 'node:fs/promises';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { FILE_CHUNK_BYTES } from '../../protocol/files.ts';
 import { encodeLink, encodeName } from '../../protocol/paths.ts';
-import { TransferReport, askOnce, errorCodeOf, joinPath } from './transfer.ts';
+import { TaskPool } from './task-pool.ts';
+import { FILES_TOGETHER, TransferReport, askOnce, errorCodeOf, joinPath } from './transfer.ts';
 import type { TransferOptions } from './transfer.ts';
 
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 const EXECUTABLE = 0o111;
+const SMALLEST_READ = 4096;
 
 /** The workspace that an import writes. */
 export interface ImportTarget {
@@ -34,6 +36,7 @@ export async function importTree(
   options: TransferOptions,
 ): Promise<TransferReport> {
   const report = new TransferReport();
+  const files = new TaskPool(FILES_TOGETHER);
   const onExisting = askOnce(options.onExisting);
 
   /** Creates or replaces a file; false where it exists and the person keeps it. */
@@ -64,12 +67,9 @@ export async function importTree(
       const pieces = async function* (): AsyncGenerator<Buffer> {
         for (let offset = 0; ;) {
           options.signal.throwIfAborted();
-          const { buffer, bytesRead } = await file.read(
-            Buffer.allocUnsafe(FILE_CHUNK_BYTES),
-            0,
-            FILE_CHUNK_BYTES,
-            offset,
-          );
+          const left = Math.max(stat.size - offset, SMALLEST_READ);
+          const piece = Buffer.allocUnsafe(Math.min(FILE_CHUNK_BYTES, left));
+          const { buffer, bytesRead } = await file.read(piece, 0, piece.length, offset);
           if (bytesRead === 0) return;
           offset += bytesRead;
           report.bytes += bytesRead;
@@ -98,25 +98,9 @@ export async function importTree(
     if (isCreated) report.links += 1;
   };
 
-  const importEntry = async (local: Buffer, parent: string): Promise<void> => {
-    options.signal.throwIfAborted();
-    const name = local.subarray(local.lastIndexOf('/') + 1);
-    const path = `${parent}/${encodeName(name)}`;
-    if (name.toString() === '.git') {
-      report.leaveOut(local.toString(), 'its configuration may contain passwords');
-      return;
-    }
+  const guarded = async (local: Buffer, path: string, work: () => Promise<void>): Promise<void> => {
     try {
-      const stat = await lstat(local);
-      if (stat.isSymbolicLink()) await importLink(local, path);
-      else if (stat.isFile()) await importFile(local, path);
-      else if (stat.isDirectory()) {
-        await target.makeFolder(path);
-        report.folders += 1;
-        for await (const entry of await opendir(local, { encoding: 'latin1' })) {
-          await importEntry(joinPath(local, Buffer.from(entry.name, 'latin1')), path);
-        }
-      } else report.leaveOut(local.toString(), 'it is not a file, folder or link');
+      await work();
     } catch (error) {
       const why = whyLeftOut(error);
       if (why === undefined) throw error;
@@ -125,7 +109,34 @@ export async function importTree(
     options.onProgress(report, path);
   };
 
-  for (const local of locals) await importEntry(Buffer.from(local), folder);
+  const importEntry = async (local: Buffer, parent: string): Promise<void> => {
+    options.signal.throwIfAborted();
+    const name = local.subarray(local.lastIndexOf('/') + 1);
+    const path = `${parent}/${encodeName(name)}`;
+    if (name.toString() === '.git') {
+      report.leaveOut(local.toString(), 'its configuration may contain passwords');
+      return;
+    }
+    await guarded(local, path, async () => {
+      const stat = await lstat(local);
+      if (stat.isSymbolicLink()) await files.begin(() => guarded(local, path, () => importLink(local, path)));
+      else if (stat.isFile()) await files.begin(() => guarded(local, path, () => importFile(local, path)));
+      else if (stat.isDirectory()) {
+        await target.makeFolder(path);
+        report.folders += 1;
+        for await (const entry of await opendir(local, { encoding: 'latin1' })) {
+          await importEntry(joinPath(local, Buffer.from(entry.name, 'latin1')), path);
+        }
+      } else report.leaveOut(local.toString(), 'it is not a file, folder or link');
+    });
+  };
+
+  try {
+    for (const local of locals) await importEntry(Buffer.from(local), folder);
+  } finally {
+    // Nothing is written any more when an import has ended, however it did.
+    await files.drain();
+  }
   return report;
 }
 

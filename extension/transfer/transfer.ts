@@ -1,6 +1,9 @@
 /** What to do with files that already exist. A person decides once for all. */
 export type ExistingFileDecision = 'overwrite' | 'skip';
 
+/** How many files are copied at the same time. Each holds one part of its file in memory. */
+export const FILES_TOGETHER = 16;
+
 export interface LeftOut {
   readonly path: string;
   readonly why: string;

@@ -26,6 +26,8 @@ export interface ConnectHostOptions {
   readonly command: readonly string[];
   readonly environment: NodeJS.ProcessEnv;
   readonly ui: ConnectionUi;
+  /** False: only a login that another program has made is used, and none is made. */
+  readonly logsIn?: boolean;
 }
 
 const POLL_MS = 20;
@@ -163,6 +165,7 @@ async function dialConnector(options: ConnectHostOptions, signal: AbortSignal | 
     const socket = await dialIfThere(home, host, build);
     if (socket !== undefined) return socket;
     if (signal?.aborted === true) throw new HoldfastError('cancelled', `Connecting to ${host} was cancelled`);
+    if (options.logsIn === false) throw new HoldfastError('not_found', `There is no connection to ${host}`);
     if (Date.now() > until)
       throw new HoldfastError('timeout', `The connector of ${host} did not start`, {
         next: 'try again, or see `holdfast host doctor`',

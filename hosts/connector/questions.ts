@@ -4,6 +4,16 @@ export type Asker = (question: {
   readonly isSecret: boolean;
 }) => Promise<string | null>;
 
+/**
+ * Only the question about an unknown host key has an answer that others may read. Prompts of the other machine never begin
+ * like ssh's own: OpenSSH puts `(user@host) ` before them.
+ */
+const ABOUT_HOST_KEY = /^(?:The authenticity of host '|Please type 'yes', 'no' or the fingerprint)/;
+
+export function isAboutHostKey(text: string): boolean {
+  return ABOUT_HOST_KEY.test(text);
+}
+
 /** Passes the questions of ssh to the clients that wait for the connection: the first of them asks its person. */
 export class Questions {
   readonly #askers = new Set<Asker>();
@@ -25,7 +35,6 @@ export class Questions {
   async #askFirst(text: string): Promise<string | null> {
     const [asker] = this.#askers;
     if (asker === undefined) return null;
-    // Only the question about an unknown host key has an answer that others may read.
-    return asker({ text, isSecret: !text.includes('(yes/no') });
+    return asker({ text, isSecret: !isAboutHostKey(text) });
   }
 }

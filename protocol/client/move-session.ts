@@ -3,13 +3,10 @@ import { HoldfastError } from '../errors.ts';
 import { SessionIdSchema } from '../ids.ts';
 import type { MethodName, Params, Result } from '../methods.ts';
 import type { Arrival, Departure } from '../moves.ts';
+import { carryBundle } from './carry-bundle.ts';
 import type { CallOptions, CallResult, Progress } from '../wire/shapes.ts';
 
-/** What one message carries: keystrokes of other clients on the same connection wait for no more. */
-const PART_BYTES = 64 * 1024;
-/** Parts on their way at once, so that a slow network is used. */
-const PARTS_AHEAD = 16;
-/** The bytes of a session are sent again from the beginning when a connection breaks in between. */
+/** The bytes of a session are sent again from the beginning where a side has nothing to go on with. */
 const ATTEMPTS = 5;
 const RETRY_MS = 1000;
 const WAIT_MS = 1000;
@@ -50,6 +47,8 @@ export interface Moved {
   readonly arrival: Arrival;
   /** Secrets of the source by name, for this profile or for all, that the target has none of. */
   readonly lacks: readonly string[];
+  /** Why the source has not deleted what is left of the session; null: it has. */
+  readonly leftover: HoldfastError | null;
 }
 
 /**
@@ -89,10 +88,31 @@ export async function moveSession(request: MoveRequest): Promise<Moved> {
   );
   stage('Removing what is left');
   const { activation } = arrival;
-  // It lives there in any case. What is left here goes when the move is repeated.
-  if (activation !== null)
-    await source.client.call('move/finish', { move: begun.move, activation }, {}).catch(() => undefined);
-  return { departure, arrival, lacks };
+  // It lives there in any case.
+  const leftover = activation === null ? null : await finish(source, departure, activation);
+  return { departure, arrival, lacks, leftover };
+}
+
+async function finish(
+  { client, name }: MoveHost,
+  { move, sessionId }: Departure,
+  activation: Params<'move/finish'>['activation'],
+): Promise<HoldfastError | null> {
+  try {
+    await client.call('move/finish', { move, activation }, {});
+    return null;
+  } catch (cause) {
+    const { code, message, why } = HoldfastError.from(cause);
+    return new HoldfastError(code, `What is left of the session on ${name} was not deleted`, {
+      why: why ?? message,
+      next:
+        // The target's key was replaced since the move began: it can prove no more that the session lives there.
+        code === 'permission_denied'
+          ? `delete it with \`holdfast session delete ${sessionId} --force${name === 'local' ? '' : ` --host ${name}`}\``
+          : 'repeat the move when that is put right',
+      cause,
+    });
+  }
 }
 
 /**
@@ -245,11 +265,15 @@ async function send(request: MoveRequest, begun: Departure, place: Place): Promi
       { signal },
     );
     try {
-      await pump(request, leaving, arriving);
+      await carryBundle({
+        ...{ source: source.client, target: target.client, leaving, arriving, signal },
+        onProgress: (done) =>
+          onProgress({ stage: `Sending it to ${target.name}`, done, of: null, unit: 'bytes' }),
+      });
       onProgress({ stage: `Checking it on ${target.name}`, done: null, of: null, unit: null });
       await target.client.call('bundle/commit', { bundle: arriving }, { signal });
     } catch (error) {
-      // The end of the connection aborts it as well.
+      // A supervisor that cannot be reached gives it up by itself.
       await target.client.call('bundle/abort', { bundle: arriving }).catch(() => undefined);
       throw error;
     }
@@ -269,36 +293,6 @@ async function beginExport(
     if (error instanceof HoldfastError && error.code === 'not_supported') await giveBack(source, begun);
     throw error;
   }
-}
-
-/** Copies the bytes: at most a window of them is on its way. */
-async function pump(
-  { source, target, signal, onProgress }: MoveRequest,
-  leaving: string,
-  arriving: string,
-): Promise<void> {
-  const sent: Promise<unknown>[] = [];
-  let done = 0;
-  for (;;) {
-    const {
-      result,
-      bytes,
-      release: free,
-    } = await source.client.callWithBytes('bundle/read', { bundle: leaving }, { signal });
-    for (let at = 0; at < bytes.length; at += PART_BYTES) {
-      if (sent.length >= PARTS_AHEAD) await sent.shift();
-      const part = Buffer.from(bytes.subarray(at, at + PART_BYTES));
-      const sending = target.client.call('bundle/append', { bundle: arriving }, { bytes: part, signal });
-      // The first failure is reported when its turn comes.
-      sending.catch(() => undefined);
-      sent.push(sending);
-      done += part.length;
-      onProgress({ stage: `Sending it to ${target.name}`, done, of: null, unit: 'bytes' });
-    }
-    free();
-    if (result.end) break;
-  }
-  for (const one of sent) await one;
 }
 
 async function release(request: MoveRequest, begun: Departure, arrived: Arrival): Promise<Departure> {

@@ -110,6 +110,11 @@ export class BundleExport {
   #rest: Buffer[] = [];
   #length = 0;
   #ended = false;
+  /** What was read last, for a client that may not have received it. */
+  #last: { readonly bytes: Buffer; readonly end: boolean } | null = null;
+  /** Bytes before `#last`. */
+  #before = 0;
+  #isRewound = false;
   #failure: HoldfastError | null = null;
   readonly #deadline: NodeJS.Timeout;
 
@@ -122,6 +127,10 @@ export class BundleExport {
 
   /** The next bytes; fewer than BUNDLE_CHUNK_BYTES only at the end. */
   async read(): Promise<{ bytes: Buffer; end: boolean }> {
+    if (this.#isRewound && this.#last !== null) {
+      this.#isRewound = false;
+      return this.#last;
+    }
     while (!this.#ended && this.#length < BUNDLE_CHUNK_BYTES) {
       const next = await this.#next();
       this.#ended = next.done === true;
@@ -133,7 +142,15 @@ export class BundleExport {
     const bytes = all.subarray(0, BUNDLE_CHUNK_BYTES);
     this.#rest = all.length > bytes.length ? [all.subarray(bytes.length)] : [];
     this.#length = all.length - bytes.length;
-    return { bytes, end: this.#ended && this.#length === 0 };
+    this.#before += this.#last?.bytes.length ?? 0;
+    this.#last = { bytes, end: this.#ended && this.#length === 0 };
+    return this.#last;
+  }
+
+  /** The next read returns what the last one did. Returns how many bytes lie before that. */
+  rewind(): number {
+    this.#isRewound = this.#last !== null;
+    return this.#before;
   }
 
   async #next(): Promise<IteratorResult<Buffer>> {

@@ -105,6 +105,7 @@ export class BundleImport {
   readonly #read: Promise<void>;
   #failure: HoldfastError | null = null;
   #contentBytes = 0;
+  #received = 0;
   readonly #hash = createHash('sha256');
   #isOver = false;
 
@@ -133,10 +134,16 @@ export class BundleImport {
     });
   }
 
+  /** Bytes of the file that were taken. */
+  get received(): number {
+    return this.#received;
+  }
+
   /** Resolves when more bytes can be taken. Errors: those of `BundleReader`; then the import is over. */
   async append(bytes: Buffer): Promise<void> {
     this.#throwIfFailed();
     this.#hash.update(bytes);
+    this.#received += bytes.length;
     // The caller reuses its buffer.
     if (this.#decompression.write(Buffer.from(bytes))) {
       this.#throwIfFailed();

@@ -17,6 +17,8 @@ import type { BundleImport, BundleImports, Imported } from './bundle-imports.ts'
 const MOST_AT_ONCE = 2;
 /** A client that asks for nothing for so long is gone. */
 const IDLE_MS = 300_000;
+/** How long the bundle of a move is kept for a client whose connection broke. */
+const RESUME_MS = 120_000;
 const COMMIT = 'bundle.commit';
 
 export interface BundlesOptions {
@@ -50,16 +52,17 @@ export interface HeldArrival {
 }
 
 interface Open {
-  readonly owner: object;
+  /** Null: its connection has ended, and its client may come back. */
+  owner: object | null;
   readonly what:
-    | { readonly export: BundleExport }
+    | { readonly export: BundleExport; readonly isHeld: boolean }
     | { readonly import: BundleImport; readonly arrival: HeldArrival | undefined };
   /** The last call, which the next one waits for. */
   last: Promise<unknown>;
   idle: NodeJS.Timeout;
 }
 
-/** Exports and imports of sessions as bundles. Each belongs to the connection that began it, and ends with it. */
+/** Exports and imports of sessions as bundles. Each belongs to the connection that began it, and ends with it; that of a move may go on over another one. */
 export class Bundles {
   readonly #options: BundlesOptions;
   readonly #open = new Map<string, Open>();
@@ -112,7 +115,8 @@ export class Bundles {
     return await this.#call(bundle, owner, async ({ what }) => {
       if (!('export' in what)) throw ended('it is an import');
       const read = await what.export.read();
-      if (read.end) await this.abort(bundle, owner);
+      // The last bytes of a move may have to be read again: its client ends it.
+      if (read.end && !what.isHeld) await this.abort(bundle, owner);
       return read;
     });
   }
@@ -183,17 +187,43 @@ export class Bundles {
     return summaryOf(imported, ownKey);
   }
 
-  /** Does nothing if it has ended. */
-  async abort(bundle: string, owner: object): Promise<void> {
+  /** Its connection has ended. It is kept for a while, unless others need its place. */
+  leave(bundle: string, owner: object): void {
     const open = this.#open.get(bundle);
     if (open?.owner !== owner) return;
-    this.#forget(bundle);
-    if ('export' in open.what) await open.what.export.close();
-    else await open.what.import.abort();
+    open.owner = null;
+    clearTimeout(open.idle);
+    open.idle = this.#endAfter(RESUME_MS, bundle);
+  }
+
+  /**
+   * Goes on over another connection; the first one may not have been seen to end. Returns the offset of the next bytes. Errors:
+   * `interrupted`.
+   */
+  async resume(bundle: string, owner: object): Promise<number> {
+    const open = this.#open.get(bundle);
+    if (open === undefined) throw ended('it was given up, or an earlier part was refused');
+    open.owner = owner;
+    return await this.#call(bundle, owner, ({ what }) =>
+      Promise.resolve('export' in what ? what.export.rewind() : what.import.received),
+    );
+  }
+
+  /** Does nothing if it has ended. */
+  async abort(bundle: string, owner: object): Promise<void> {
+    if (this.#open.get(bundle)?.owner === owner) await this.#end(bundle);
   }
 
   async close(): Promise<void> {
-    for (const [bundle, { owner }] of [...this.#open]) await this.abort(bundle, owner);
+    for (const bundle of [...this.#open.keys()]) await this.#end(bundle);
+  }
+
+  async #end(bundle: string): Promise<void> {
+    const open = this.#open.get(bundle);
+    if (open === undefined) return;
+    this.#forget(bundle);
+    if ('export' in open.what) await open.what.export.close();
+    else await open.what.import.abort();
   }
 
   async #export(
@@ -206,11 +236,14 @@ export class Bundles {
     const key = this.#openKey();
     const bundle = await this.#begin(owner, async () => ({
       export: await this.#options.exports.begin({ session, snapshot, isNow }, key, onEnd),
+      isHeld: onEnd !== undefined,
     }));
     return { bundle, snapshot, keyId: key.keyId };
   }
 
   async #begin(owner: object, open: () => Promise<Open['what']>): Promise<string> {
+    if (this.#open.size + this.#beginning >= MOST_AT_ONCE)
+      for (const [bundle, left] of [...this.#open]) if (left.owner === null) await this.#end(bundle);
     if (this.#open.size + this.#beginning >= MOST_AT_ONCE) {
       throw new HoldfastError('overloaded', 'Nothing was exported or imported', {
         why: `${MOST_AT_ONCE} other exports and imports are under way`,
@@ -225,7 +258,7 @@ export class Bundles {
         owner,
         what,
         last: Promise.resolve(),
-        idle: this.#abortWhenIdle(bundle, owner),
+        idle: this.#endAfter(IDLE_MS, bundle),
       });
       return bundle;
     } finally {
@@ -242,7 +275,10 @@ export class Bundles {
     open.last = mine.catch(() => undefined);
     try {
       const result = await mine;
-      if (this.#open.get(bundle) === open) open.idle = this.#abortWhenIdle(bundle, owner);
+      if (this.#open.get(bundle) === open) {
+        clearTimeout(open.idle);
+        open.idle = this.#endAfter(isLeft(open) ? RESUME_MS : IDLE_MS, bundle);
+      }
       return result;
     } catch (error) {
       await this.abort(bundle, owner);
@@ -255,15 +291,20 @@ export class Bundles {
     this.#open.delete(bundle);
   }
 
-  #abortWhenIdle(bundle: string, owner: object): NodeJS.Timeout {
+  #endAfter(ms: number, bundle: string): NodeJS.Timeout {
     // What cannot be removed now is garbage for the next supervisor.
-    return setTimeout(() => void this.abort(bundle, owner).catch(() => undefined), IDLE_MS).unref();
+    return setTimeout(() => void this.#end(bundle).catch(() => undefined), ms).unref();
   }
 
   #openKey(): HostKey {
     this.#key ??= openHostKey(this.#options.home.hostKey);
     return this.#key;
   }
+}
+
+/** A function, because the compiler takes what it has compared for constant. */
+function isLeft({ owner }: Open): boolean {
+  return owner === null;
 }
 
 function summaryOf({ row, snapshot, bundle }: Imported, ownKey: string): ImportedSession {

@@ -143,14 +143,15 @@ export class Departures {
   async finish(id: string, activation: Envelope): Promise<Departure> {
     const { rows, removal, sessions, now } = this.#options;
     const row = this.#get(id);
+    // Nothing is left, and nothing has to be proved.
+    if (sessions.get(row.sessionId)?.status === 'deleted') return this.#view(row);
     const activated = readStep(activation, row.peerKey, 'activation');
     if (!isSameMove(activated, this.#offered(row)) || activated.to.session !== row.peerSession)
       throw refused('activation', 'it is of another move');
     if (row.state !== 'released' && row.state !== 'finished') throw this.#wrongState(row);
     rows.update(row, { state: 'finished' }, now());
     await failpoint('move.after-finish');
-    if (sessions.get(row.sessionId)?.status !== 'deleted')
-      await removal.deleteSession(row.sessionId, `moved to ${row.peerName}`);
+    await removal.deleteSession(row.sessionId, `moved to ${row.peerName}`);
     return this.#view(this.#get(id));
   }
 

@@ -1,4 +1,5 @@
 import type { MethodName } from '../../protocol/methods.ts';
+import type { SessionMove } from '../../protocol/move-state.ts';
 import type { SessionGate } from '../sessions/session-gate.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { HandlerTable } from './handler-table.ts';
@@ -64,14 +65,23 @@ export function guardHeldSessions(table: HandlerTable, { gate, find }: HeldSessi
       const row = sessionOf(params, find);
       const act = (): unknown => (handler as AnyHandler)(params, context);
       if (row === null) return act();
-      // Where its source is gone for good, a person has to be able to remove what never came to life.
-      if (name === 'session/delete' && gate.stateOf(row.id)?.state === 'arriving') return act();
+      if (name === 'session/delete' && mayDeleteHeld(gate.stateOf(row.id)?.state, params)) return act();
       return gate.use(row.id, row.name, act);
     };
     return [name, run];
   });
   // Each handler keeps its name, so the type of the table holds.
   return Object.fromEntries(guarded) as HandlerTable;
+}
+
+/**
+ * Where its source is gone for good, a person has to be able to remove what never came to life. What is left of a session
+ * that was let go of is removed by the end of its move; where that cannot be proved any more, by force.
+ */
+function mayDeleteHeld(state: SessionMove['state'] | undefined, params: unknown): boolean {
+  const isForced =
+    typeof params === 'object' && params !== null && 'force' in params && params.force === true;
+  return state === 'arriving' || (state === 'left' && isForced);
 }
 
 /** Null for requests without a session, and for one that does not exist, about which the handler knows more. */

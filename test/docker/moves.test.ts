@@ -178,6 +178,27 @@ describe.skipIf(SSHD === undefined).concurrent('a session moves between machines
     }
   }, 1_200_000);
 
+  test('arrives over connections none of which carries all of it', async ({ onTestFinished }) => {
+    const { near, server } = await twoMachines(onTestFinished, {
+      ...{ delayMs: 5, seed: 3 },
+      // The first connection brings the program and the profile.
+      cutAfterBytes: [400e6, ...Array.from({ length: 60 }, () => 3_000_000)],
+    });
+    await near.run('session', 'create', 'shell', '--name', 'mine');
+    await prompt(near, 'local', 'mine', 'head -c 20000000 /dev/urandom > noise; sha256sum < noise > sum');
+    await near.disconnect();
+    for (const [host, other] of [
+      ['local', 'far'],
+      ['far', 'local'],
+    ] as const) {
+      const moved = await near.run('session', 'move', 'shell/mine', '--host', host, '--to', other);
+      expect([moved.code, moved.stderr]).toEqual([0, expect.any(String)]);
+      expect(await placesOf(near, 'mine')).toEqual([other]);
+    }
+    expect(server.connectionsOverLinks).toBeGreaterThan(12);
+    expect(await prompt(near, 'local', 'mine', 'sha256sum < noise | cmp - sum && echo same')).toBe('same\n');
+  }, 300_000);
+
   test('over a network that is cut again and again it lives once', async ({ onTestFinished }) => {
     const seed = Number(process.env['HOLDFAST_SEED'] ?? 7);
     const random = randomOf(seed);

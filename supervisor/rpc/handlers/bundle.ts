@@ -48,6 +48,11 @@ export function bundleHandlers<P extends { readonly closed: Promise<unknown> }>(
       const { sessionId, snapshotId, ...facts } = await bundles.commit(bundle, peer, opId);
       return { session: sessions.view(sessions.find(sessionId)), snapshot: snapshotOf(snapshotId), ...facts };
     },
+    'bundle/resume': async ({ bundle }, { peer }) => {
+      const offset = await bundles.resume(bundle, peer);
+      void peer.closed.then(() => bundles.leave(bundle, peer));
+      return { offset };
+    },
     'bundle/abort': async ({ bundle }, { peer }) => {
       await bundles.abort(bundle, peer);
       return {};

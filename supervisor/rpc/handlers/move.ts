@@ -10,7 +10,7 @@ export interface MoveHandlersOptions {
   readonly hostKey: () => HostKey;
   readonly departures: Departures;
   readonly arrivals: Arrivals;
-  readonly bundles: Pick<Bundles, 'abort'>;
+  readonly bundles: Pick<Bundles, 'leave'>;
 }
 
 /** The answers to `move/*`. */
@@ -21,9 +21,8 @@ export function moveHandlers<P extends { readonly closed: Promise<unknown> }>({
   arrivals,
   bundles,
 }: MoveHandlersOptions): Handlers<typeof MOVE_METHODS, P> {
-  const endWith = (peer: P, bundle: string): void => {
-    // What cannot be removed now is garbage for the next supervisor.
-    void peer.closed.then(() => bundles.abort(bundle, peer)).catch(() => undefined);
+  const leaveWith = (peer: P, bundle: string): void => {
+    void peer.closed.then(() => bundles.leave(bundle, peer));
   };
   return {
     'move/identity': () => {
@@ -33,13 +32,13 @@ export function moveHandlers<P extends { readonly closed: Promise<unknown> }>({
     'move/begin': ({ session, to }) => departures.begin(session, to),
     'move/export': async ({ move }, { peer }) => {
       const bundle = await departures.export(move, peer);
-      endWith(peer, bundle);
+      leaveWith(peer, bundle);
       return { bundle };
     },
     'move/look': (params) => arrivals.look(params),
     'move/import': async (params, { peer }) => {
       const bundle = await arrivals.begin(params, peer);
-      endWith(peer, bundle);
+      leaveWith(peer, bundle);
       return { bundle };
     },
     'move/release': ({ move, acceptance }) => departures.release(move, acceptance),

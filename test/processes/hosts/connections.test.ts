@@ -9,6 +9,9 @@ import { NearMachine, farPath, pidsWith } from '../../fixtures/hosts/near-machin
 import { SSHD, SshServer } from '../../fixtures/hosts/ssh-server.ts';
 import type { SshServerOptions } from '../../fixtures/hosts/ssh-server.ts';
 
+/** On a busy machine the end of a supervisor there takes long. */
+const CLEAN_UP_MS = 60_000;
+
 /** A real sshd on this machine, and a client with a home of its own. */
 type OnTestFinished = TestContext['onTestFinished'];
 
@@ -25,7 +28,7 @@ async function machines(
   onTestFinished(async () => {
     await near.dispose({ stopsFar });
     await server.stop();
-  });
+  }, CLEAN_UP_MS);
   return { server, near };
 }
 

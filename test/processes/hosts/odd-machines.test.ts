@@ -20,6 +20,9 @@ import { NearMachine, farPath } from '../../fixtures/hosts/near-machine.ts';
 import { SSHD, SshServer } from '../../fixtures/hosts/ssh-server.ts';
 import type { SshServerOptions } from '../../fixtures/hosts/ssh-server.ts';
 
+/** On a busy machine the end of a supervisor there takes long. */
+const CLEAN_UP_MS = 60_000;
+
 type OnTestFinished = TestContext['onTestFinished'];
 const IS_ROOT = process.getuid?.() === 0;
 const NOTHING_THERE = { code: 0, stdout: '{"profiles":[]}\n' };
@@ -43,7 +46,7 @@ async function machine(
   onTestFinished(async () => {
     await near.dispose({ stopsFar });
     await server.stop();
-  });
+  }, CLEAN_UP_MS);
   return { server, near };
 }
 

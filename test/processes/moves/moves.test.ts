@@ -8,6 +8,7 @@ import { type HostKey, openHostKey } from '../../../supervisor/manifests/host-ke
 import { Arrivals } from '../../../supervisor/moves/arrivals.ts';
 import { Departures } from '../../../supervisor/moves/departures.ts';
 import { readStep, signStep } from '../../../supervisor/moves/move-statements.ts';
+import { guardHeldSessions } from '../../../supervisor/rpc/held-sessions.ts';
 import { SessionGate } from '../../../supervisor/sessions/session-gate.ts';
 import { MoveRows } from '../../../supervisor/store/moves.ts';
 import { bundleHome, SNAPSHOT, sessionWithEverything } from '../../fixtures/bundles/bundle-home.ts';
@@ -239,6 +240,28 @@ test('a replaced key of the target keeps nobody from what was let go of', async 
   expect(isHeld(target, there)).toBe(false);
 });
 
+test('what is left at the source of a target whose key was replaced goes by force, and the move has ended', async () => {
+  const { source, target, id, move, acceptance } = await arrived();
+  const { receipt } = await source.departures.release(move, acceptance);
+  rmSync(target.home.hostKey);
+  const { activation } = await target.arrivals.activate(move, signed(receipt));
+  await expect(source.departures.finish(move, signed(activation))).rejects.toMatchObject({
+    code: 'permission_denied',
+  });
+  const asked: unknown[] = [];
+  const remove = guardHeldSessions(
+    { 'session/delete': (params: unknown) => void asked.push(params) } as never,
+    { gate: source.gate, find: (reference) => source.sessions.find(reference) },
+  )['session/delete'] as (params: unknown, context: unknown) => unknown;
+  await expect(remove({ session: id, force: false }, {})).rejects.toMatchObject({ code: 'not_found' });
+  await remove({ session: id, force: true }, {});
+  expect(asked).toEqual([{ session: id, force: true }]);
+  source.sessions.update(id, { status: 'deleted', deletedAt: 1 });
+  // The same move again ends without a proof, and the receipt still leads to the session.
+  expect(await source.departures.finish(move, signed(activation))).toMatchObject({ sessionId: id, receipt });
+  expect(await source.departures.begin(id, place(target))).toMatchObject({ move, receipt });
+});
+
 test('what was let go of is not given up, and what lives is not discarded', async () => {
   const { source, target, id, move, acceptance, there } = await arrived();
   const { receipt } = await source.departures.release(move, acceptance);
@@ -252,6 +275,47 @@ test('what was let go of is not given up, and what lives is not discarded', asyn
   const late = signStep({ ...offered, step: 'withdrawal' }, source.key());
   await expect(target.arrivals.discard(move, late)).rejects.toMatchObject({ code: 'conflict' });
   expect(target.sessions.get(there)?.status).not.toBe('deleted');
+});
+
+test('the bytes of a move go on over another connection, at both homes', async () => {
+  const [source, target] = [movingHome(), movingHome()];
+  const { request, move } = await begun(source, target);
+  const [first, second] = [{}, {}];
+  const leaving = await source.departures.export(move, first);
+  const read = await source.bundles.read(leaving, first);
+  // What was read may not have arrived: it comes again.
+  source.bundles.leave(leaving, first);
+  expect(await source.bundles.resume(leaving, second)).toBe(0);
+  expect(await source.bundles.read(leaving, second)).toEqual(read);
+  await expect(source.bundles.read(leaving, first)).rejects.toMatchObject({ code: 'interrupted' });
+
+  const half = Math.floor(read.bytes.length / 2);
+  const arriving = await target.arrivals.begin({ ...request, from: 'near' }, first);
+  await target.bundles.append(arriving, first, read.bytes.subarray(0, half));
+  // The end of the first connection has not been seen yet.
+  expect(await target.bundles.resume(arriving, second)).toBe(half);
+  target.bundles.leave(arriving, first);
+  await target.bundles.append(arriving, second, read.bytes.subarray(half));
+  expect(read.end).toBe(true);
+  const { sessionId } = await target.bundles.commit(arriving, second, undefined);
+  expect(target.arrivals.look(request)).toMatchObject({ state: 'arriving', session: { id: sessionId } });
+  await expect(target.bundles.resume(arriving, second)).rejects.toMatchObject({ code: 'interrupted' });
+});
+
+test('a move whose client does not come back gives its place to others', async () => {
+  const [source, target] = [movingHome(), movingHome()];
+  const { request, move } = await begun(source, target);
+  const bundles: string[] = [];
+  for (let n = 0; n < 3; n += 1) {
+    const owner = {};
+    const bundle = await target.arrivals.begin({ ...request, from: 'near' }, owner);
+    target.bundles.leave(bundle, owner);
+    bundles.push(bundle);
+  }
+  await expect(target.bundles.resume(bundles[0] ?? '', {})).rejects.toMatchObject({ code: 'interrupted' });
+  expect(await target.bundles.resume(bundles[2] ?? '', {})).toBe(0);
+  await source.departures.export(move, {});
+  await Promise.all([source, target].map((at) => at.bundles.close()));
 });
 
 describe('a hostile home or client', () => {

@@ -40,6 +40,57 @@ test('a save answers the look before its write and the one after it, once each',
   expect(stats.take(KEY)).toBeUndefined();
 });
 
+test('a save of a file of which no change is known asks for nothing before its write', () => {
+  const { clock, stats } = given();
+  stats.recordRead(KEY);
+  expect(stats.recordSaving(KEY)).toBe(false);
+  stats.recordStat(KEY, file({ size: 3 }), false);
+  expect(stats.recordSaving(KEY)).toBe(false);
+  stats.recordRead(KEY);
+  clock.ms = 60_000;
+  expect(stats.recordSaving(KEY)).toBe(true);
+  expect(stats.take(KEY)).toEqual(file({ size: 3 }));
+  // The change that our own write is reported as, by two watches, is no other one.
+  stats.recordWritten(KEY, WRITTEN);
+  stats.forget(KEY);
+  stats.recordStat(KEY, file({ size: 7, mtimeMs: 2000, mtimeNs: '2000000000' }), false);
+  stats.forget(KEY);
+  expect(stats.recordSaving(KEY)).toBe(true);
+  expect(stats.take(KEY)).toMatchObject({ size: 7 });
+});
+
+test.for([
+  ['a change was reported', (stats: RecentStats) => stats.forget(KEY)],
+  ['changes may have been missed', (stats: RecentStats) => stats.clear()],
+  ['the last write met another version', (stats: RecentStats) => stats.recordConflict(KEY)],
+  ['it became a link', (stats: RecentStats) => stats.recordStat(KEY, file(), true)],
+  ['it became a folder', (stats: RecentStats) => stats.recordStat(KEY, file({ type: 'directory' }), false)],
+  [
+    'a look after our write found another file',
+    (stats: RecentStats) => {
+      stats.recordWritten(KEY, WRITTEN);
+      stats.forget(KEY);
+      stats.recordStat(KEY, file({ size: 7, mtimeNs: '3000000000' }), false);
+    },
+  ],
+] as const)('a save asks for the file before its write where %s', ([, happens]) => {
+  const { stats } = given();
+  stats.recordStat(KEY, file(), false);
+  stats.recordRead(KEY);
+  happens(stats);
+  expect(stats.recordSaving(KEY)).toBe(false);
+  expect(stats.take(KEY)).toBeUndefined();
+});
+
+test('a change that is reported long after a write is not its own', () => {
+  const { clock, stats } = given();
+  stats.recordStat(KEY, file(), false);
+  stats.recordWritten(KEY, WRITTEN);
+  clock.ms = 2_000;
+  stats.forget(KEY);
+  expect(stats.recordSaving(KEY)).toBe(false);
+});
+
 test('a change that is reported in between makes the next look ask', () => {
   const { stats } = given();
   stats.recordStat(KEY, file(), false);

@@ -70,6 +70,7 @@ const READING: readonly MethodName[] = [
 
 /** Methods that change something and leave the same state when the same parameters are sent again, and why. */
 const IDEMPOTENT: Readonly<Partial<Record<MethodName, string>>> = {
+  'bundle/resume': 'it says again where the next bytes belong',
   'session/pause': 'a paused session stays paused',
   'session/stop': 'a stopped session stays stopped',
   'session/update': 'sets the given values',

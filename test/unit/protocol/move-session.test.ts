@@ -102,6 +102,21 @@ test('a repeated move deletes what is left at the source, although it had ended'
   expect(both.source.asked()).toContain('move/finish');
 });
 
+test.each([
+  ['permission_denied', `delete it with \`holdfast session delete ${SESSION} --force --host vm\``],
+  ['engine_unavailable', 'repeat the move when that is put right'],
+] as const)('what the source cannot delete (%s) is said, with a way out', async (code, next) => {
+  const released = { ...BEGUN, state: 'released', receipt: 'receipt' };
+  const failed = new HoldfastError(code, 'it failed', { why: 'for this reason' });
+  const { leftover } = await moved(machines({ 'move/begin': released, 'move/finish': failed }), {
+    session: 'scratch/mine',
+  });
+  expect(leftover).toMatchObject({
+    ...{ code, message: 'What is left of the session on vm was not deleted' },
+    ...{ why: 'for this reason', next },
+  });
+});
+
 test('a session that cannot be exported is given back', async () => {
   const unknown = { state: 'unknown', session: null, acceptance: null, activation: null };
   const tooLong = new HoldfastError('not_supported', 'its history is too long');

@@ -19,6 +19,7 @@ import { exportTree } from '../../../../extension/transfer/export-tree.ts';
 import type { ExportSource } from '../../../../extension/transfer/export-tree.ts';
 import { importTree } from '../../../../extension/transfer/import-tree.ts';
 import type { ImportTarget } from '../../../../extension/transfer/import-tree.ts';
+import { FILES_TOGETHER } from '../../../../extension/transfer/transfer.ts';
 import type { TransferOptions } from '../../../../extension/transfer/transfer.ts';
 import { HoldfastError } from '../../../../protocol/errors.ts';
 import {
@@ -85,6 +86,104 @@ function options(existing?: 'overwrite' | 'skip'): TransferOptions & { asked: st
     },
   };
 }
+
+/** Counts what runs at the same time. */
+class Together {
+  running = 0;
+  most = 0;
+  ended = 0;
+
+  async run<T>(work: () => Promise<T>): Promise<T> {
+    this.running += 1;
+    this.most = Math.max(this.most, this.running);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+    try {
+      return await work();
+    } finally {
+      this.running -= 1;
+      this.ended += 1;
+    }
+  }
+}
+
+describe('files are copied at the same time, because each waits for a round trip', () => {
+  const names = Array.from({ length: 60 }, (_, n) => `file-${String(n)}`);
+
+  test('an import has no more on their way than it may, and copies all', async () => {
+    mkdirSync(join(local, 'many'));
+    for (const name of names) writeFileSync(join(local, 'many', name), name);
+    const together = new Together();
+    const { write, ...rest } = target();
+    const slow: ImportTarget = { ...rest, write: (...args) => together.run(() => write(...args)) };
+    const report = await importTree([join(local, 'many')], slow, '/workspace', options());
+    expect(report).toMatchObject({ files: 60, folders: 1, leftOutCount: 0 });
+    expect(together.most).toBeGreaterThan(4);
+    expect(together.most).toBeLessThanOrEqual(FILES_TOGETHER);
+    for (const name of names) expect(readFileSync(at(`many/${name}`), 'utf8')).toBe(name);
+  });
+
+  test('an export has no more on their way than it may, and copies all', async () => {
+    mkdirSync(at('many'));
+    for (const name of names) writeFileSync(at(`many/${name}`), name);
+    const together = new Together();
+    const { read, ...rest } = source();
+    const slow: ExportSource = { ...rest, read: (...args) => together.run(() => read(...args)) };
+    expect(await exportTree(slow, ['/workspace/many'], local, options())).toMatchObject({ files: 60 });
+    expect(together.most).toBeGreaterThan(4);
+    expect(together.most).toBeLessThanOrEqual(FILES_TOGETHER);
+    for (const name of names) expect(readFileSync(join(local, 'many', name), 'utf8')).toBe(name);
+  });
+
+  test('an import that fails has ended when it says so', async () => {
+    mkdirSync(join(local, 'many'));
+    for (const name of names) writeFileSync(join(local, 'many', name), name);
+    const together = new Together();
+    const { write, ...rest } = target();
+    let begun = 0;
+    const failing: ImportTarget = {
+      ...rest,
+      write: (...args) => {
+        begun += 1;
+        const isFatal = begun === 20;
+        return together.run(() =>
+          isFatal ? Promise.reject(new HoldfastError('connection_closed', 'gone')) : write(...args),
+        );
+      },
+    };
+    const failure = importTree([join(local, 'many')], failing, '/workspace', options());
+    await expect(failure).rejects.toThrow('gone');
+    expect(together.running).toBe(0);
+    expect(begun).toBeLessThanOrEqual(20 + FILES_TOGETHER);
+    expect(together.ended).toBe(begun);
+  });
+});
+
+test('names of a hostile host lead nowhere but into the folder', async () => {
+  const names = [
+    ...['..', '.', '', 'a/..', '../evil', 'a/../../evil', '/etc/evil', '%2e%2e', '..%2fevil', 'x\0y', 'a\\b'],
+    ...['ok', '.git', '.git/config', '.vscode', '../.git'],
+  ];
+  const entry = { size: 1, mtimeMs: 0, mtimeNs: '0', mode: 0o644, link: '../../evil', linkType: null };
+  const lying: ExportSource = {
+    stat: () => Promise.resolve({ ...entry, type: 'directory' }),
+    async *list(path) {
+      if (path.split('/').length > 4) return;
+      for (const name of names)
+        for (const type of ['file', 'directory', 'symlink'] as const)
+          yield await Promise.resolve({ ...entry, type, name });
+    },
+    read: () => Promise.resolve({ bytes: Buffer.from('x'), size: 1, version: 'v' }),
+  };
+  mkdirSync(join(local, 'into'));
+  const into = join(local, 'into');
+  await exportTree(lying, ['/workspace/d', '/workspace/..'], into, options('overwrite'));
+  expect(readdirSync(local)).toEqual(['into']);
+  expect(readdirSync(into)).toEqual(['d']);
+  const written = readdirSync(into, { recursive: true, encoding: 'utf8' });
+  expect(written).toContain('d/ok');
+  expect(written.filter((path) => /(^|\/)(\.git|\.vscode|\.\.?)(\/|$)/.test(path))).toEqual([]);
+  expect(written.filter((path) => lstatSync(join(into, path)).isSymbolicLink())).toEqual([]);
+});
 
 describe('an export', () => {
   test('keeps contents, execute bits, links and folders', async () => {
