@@ -260,6 +260,8 @@ export interface BuildSpec {
   readonly args: Readonly<Record<string, string>>;
   /** Size of the largest image that it begins with. */
   readonly baseBytes: number;
+  /** What its steps may write, all together. */
+  readonly diskBytes: number;
 }
 
 export interface BuildIo {

@@ -22,11 +22,11 @@ const SECRET = 'sk-live-7c31f0aa+/d48b 19';
 /** Stands for the model's servers, at their port. */
 const MODEL_ADDRESS = '127.0.0.3';
 
-/** `remembers`: a turn knows what an earlier one was told. */
+/** `runs`: a command runs without the model asking for it. Codex keeps it in a sandbox of its own, which fails in a container. */
 const AGENTS = [
-  { name: 'opencode', service: 'anthropic', remembers: true },
-  { name: 'claude', service: 'anthropic', remembers: true },
-  { name: 'codex', service: 'openai', remembers: false },
+  { name: 'opencode', service: 'anthropic', runs: true },
+  { name: 'claude', service: 'anthropic', runs: true },
+  { name: 'codex', service: 'openai', runs: false },
 ] as const;
 
 const SetupsSchema = z.object({ setups: z.array(SetupStatusSchema) });
@@ -48,7 +48,7 @@ async function runAllowed(home: TestHome, name: string, prompt: string): Promise
 
 const isRoot = process.getuid?.() === 0;
 
-describe.each(AGENTS)('the example $name', ({ name, service, remembers }) => {
+describe.each(AGENTS)('the example $name', ({ name, service, runs }) => {
   test.skipIf(!isRoot)(
     'works after deploy, secret set and run, and its key is nowhere (root)',
     async () => {
@@ -78,9 +78,11 @@ describe.each(AGENTS)('the example $name', ({ name, service, remembers }) => {
       await home.runOk(['session', 'create', name, '--name', 'default']);
       await home.runOk(['policy', 'allow', 'default', `${MODEL_ADDRESS}:443`]);
       expect(await home.runOk(['run', name, 'Please note WORD<plum>.'])).toContain('The word is plum.');
-      if (remembers) expect(await home.runOk(['run', name, 'Which word?'])).toContain('The word is plum.');
-      await runAllowed(home, name, 'RUN<touch made>');
-      expect(await home.runOk(['workspace', 'ls', 'default'])).toContain('made');
+      expect(await home.runOk(['run', name, 'Which word?'])).toContain('The word is plum.');
+      if (runs) {
+        await runAllowed(home, name, 'RUN<touch made>');
+        expect(await home.runOk(['workspace', 'ls', 'default'])).toContain('made');
+      }
       expect(model.keys.some((sent) => sent.endsWith(SECRET))).toBe(true);
 
       const { session } = ShownSchema.parse(await home.runJson(['session', 'show', 'default']));

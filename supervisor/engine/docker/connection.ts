@@ -102,6 +102,12 @@ export class EngineConnection {
     return this.#identity;
   }
 
+  /** Where the engine keeps its data, as this machine sees it; null: elsewhere. */
+  dataFolder(): string | null {
+    const folder = this.#identity?.info.DockerRootDir ?? '';
+    return folder !== '' && this.#localPaths ? folder : null;
+  }
+
   setLocalPaths(localPaths: boolean): void {
     if (this.#localPaths === localPaths) return;
     this.#localPaths = localPaths;

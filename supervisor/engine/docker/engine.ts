@@ -162,8 +162,15 @@ export class DockerEngine implements Engine {
       naming: this.#naming,
       timeouts,
       mountStrategy: () => this.#placement(),
+      dataFolder: () => this.#connection.dataFolder(),
     });
-    this.#builds = new ImageBuilds({ api, containers: this.#containers, naming: this.#naming, timeouts });
+    this.#builds = new ImageBuilds({
+      api,
+      containers: this.#containers,
+      naming: this.#naming,
+      timeouts,
+      dataFolder: () => this.#connection.dataFolder(),
+    });
     this.#proxies = new ProxyContainers({
       home: options.home,
       image: options.sidecarImage,

@@ -3,15 +3,21 @@ import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { SETUP_DISK_BYTES } from '../../../protocol/setup.ts';
 import { failpoint } from '../../base/failpoints.ts';
-import { BUILD_DOCKERFILE, type BuildIo, type BuildSpec, type PreparedImage } from '../port.ts';
+import {
+  BUILD_DOCKERFILE,
+  type BuildIo,
+  type BuildSpec,
+  type PreparedImage,
+  type SandboxSpec,
+} from '../port.ts';
 import type { DockerApi } from './api.ts';
 import { readBuildOutput } from './build-output.ts';
 import type { Containers, EngineTimeouts } from './containers.ts';
 import { engineUnavailable, EngineRefusal, isRefusal } from './errors.ts';
 import { LABEL, type Naming } from './labels.ts';
-import { BuildImagesReply, ContainerSizesReply, ImageReply, parseReply } from './replies.ts';
+import { bytesOfSteps, diskLimitError, watchDisk } from './setup-disk.ts';
+import { BuildImagesReply, ImageReply, parseReply } from './replies.ts';
 
 /** How often the containers of a build are looked at, and how often they are measured. */
 const WATCH_MS = 300;
@@ -26,6 +32,8 @@ export interface ImageBuildsOptions {
   readonly containers: Containers;
   readonly naming: Naming;
   readonly timeouts: EngineTimeouts;
+  /** As in `PreparationsOptions`. */
+  readonly dataFolder: () => string | null;
 }
 
 /**
@@ -60,14 +68,23 @@ export class ImageBuilds {
     const ended = new AbortController();
     const tooLarge = new AbortController();
     const signal = AbortSignal.any([io.signal, tooLarge.signal]);
-    const watching = this.#watch(what, spec, AbortSignal.any([signal, ended.signal])).then((isTooLarge) => {
-      if (isTooLarge) tooLarge.abort(diskLimitError());
-    });
+    const { diskBytes, sandbox, baseBytes } = spec;
+    const either = AbortSignal.any([signal, ended.signal]);
+    const written = (): Promise<number> => this.#written(what, id);
+    const watching = Promise.all([
+      this.#limitSteps(what, sandbox, either),
+      watchDisk({
+        ...{ folder: this.#options.dataFolder(), written },
+        ...{ limitBytes: diskBytes, everyMs: MEASURE_MS, signal: either },
+      }).then((error) => {
+        if (error !== null) tooLarge.abort(error);
+      }),
+    ]);
     const { repository, tag } = naming.preparedImage(id);
     const reference = `${repository}:${tag}`;
     try {
       signal.throwIfAborted();
-      const { memoryBytes, cpus } = spec.sandbox.limits;
+      const { memoryBytes, cpus } = sandbox.limits;
       const query = new URLSearchParams({
         version: '1',
         dockerfile: BUILD_DOCKERFILE,
@@ -83,7 +100,7 @@ export class ImageBuilds {
         ulimits: JSON.stringify([
           { Name: 'nofile', Soft: OPEN_FILES, Hard: OPEN_FILES },
           // One file cannot outrun the measuring.
-          { Name: 'fsize', Soft: SETUP_DISK_BYTES, Hard: SETUP_DISK_BYTES },
+          { Name: 'fsize', Soft: diskBytes, Hard: diskBytes },
         ]),
         buildargs: JSON.stringify(spec.args),
       });
@@ -93,8 +110,8 @@ export class ImageBuilds {
       signal.throwIfAborted();
       await failpoint('setup.after-build');
       const made = await this.#inspect(what, reference);
-      const bytes = Math.max(0, (made.Size ?? 0) - spec.baseBytes);
-      if (bytes > SETUP_DISK_BYTES) throw diskLimitError();
+      if ((await written()) > diskBytes) throw diskLimitError(diskBytes);
+      const bytes = Math.max(0, (made.Size ?? 0) - baseBytes);
       return { reference, imageId: made.Id, bytes };
     } catch (error) {
       await containers.removeImage(reference).catch(() => undefined);
@@ -164,29 +181,40 @@ export class ImageBuilds {
     return listed.filter(({ Labels }) => Labels?.[LABEL.role] === 'setup');
   }
 
-  /** Limits the processes of each step, and resolves with true when the build has written too much. */
-  async #watch(what: string, { sandbox, baseBytes }: BuildSpec, signal: AbortSignal): Promise<boolean> {
+  /** Limits the processes of each step. */
+  async #limitSteps(what: string, { sessionId, limits }: SandboxSpec, signal: AbortSignal): Promise<void> {
     const limited = new Set<string>();
-    let measuredAt = performance.now();
     while (!signal.aborted) {
       try {
-        const steps = (await this.#steps(sandbox.sessionId)).filter(({ State }) => State === 'running');
-        for (const { Id } of steps) {
+        for (const { Id } of await this.#runningSteps(sessionId)) {
           if (limited.has(Id)) continue;
-          await this.#limitProcesses(what, Id, sandbox.limits.pids);
+          await this.#limitProcesses(what, Id, limits.pids);
           limited.add(Id);
         }
-        if (performance.now() - measuredAt >= MEASURE_MS) {
-          measuredAt = performance.now();
-          const sizes = await Promise.all(steps.map(({ Id }) => this.#sizeOf(what, Id)));
-          if (Math.max(0, ...sizes) - baseBytes > SETUP_DISK_BYTES) return !signal.aborted;
-        }
       } catch {
-        // A step may have ended meanwhile. What cannot be measured now is measured again, and at the end.
+        // A step may have ended meanwhile.
       }
       await sleep(WATCH_MS, undefined, { signal }).catch(() => undefined);
     }
-    return false;
+  }
+
+  /** By all steps so far. */
+  async #written(what: string, setupId: string): Promise<number> {
+    const { containers, timeouts } = this.#options;
+    const steps = await this.#runningSteps(setupId);
+    const running = await Promise.all(steps.map(({ Id }) => containers.measure(what, Id)));
+    const api = await this.#options.api();
+    const query = { all: true };
+    const reply = await api.json({
+      ...{ what, method: 'GET', path: '/images/json', query },
+      timeoutMs: timeouts.queryMs,
+    });
+    const finished = bytesOfSteps(parseReply(BuildImagesReply, what, reply), setupId);
+    return running.reduce((sum, bytes) => sum + bytes, finished);
+  }
+
+  async #runningSteps(setupId: string): Promise<{ readonly Id: string }[]> {
+    return (await this.#steps(setupId)).filter(({ State }) => State === 'running');
   }
 
   async #limitProcesses(what: string, id: string, pids: number): Promise<void> {
@@ -194,15 +222,6 @@ export class ImageBuilds {
     const path = `/containers/${id}/update`;
     const timeoutMs = this.#options.timeouts.queryMs;
     await api.json({ what, method: 'POST', path, body: { PidsLimit: pids }, timeoutMs });
-  }
-
-  async #sizeOf(what: string, id: string): Promise<number> {
-    const api = await this.#options.api();
-    const path = `/containers/${id}/json`;
-    const timeoutMs = this.#options.timeouts.operationMs;
-    const reply = await api.json({ what, method: 'GET', path, query: { size: true }, timeoutMs });
-    const { SizeRootFs } = parseReply(ContainerSizesReply, what, reply);
-    return SizeRootFs;
   }
 
   async #inspect(what: string, reference: string): Promise<ReturnType<typeof ImageReply.parse>> {
@@ -259,11 +278,4 @@ async function readRefusal(answer: IncomingMessage): Promise<string> {
     // Its status is what is known.
   }
   return `it answered with ${answer.statusCode ?? 'no status'}`;
-}
-
-function diskLimitError(): HoldfastError {
-  return new HoldfastError('setup_failed', 'The setup wrote too much', {
-    why: `a Dockerfile may add ${SETUP_DISK_BYTES / 2 ** 30} GiB to its image`,
-    details: { limitBytes: SETUP_DISK_BYTES },
-  });
 }

@@ -14,7 +14,7 @@ import type { Execs } from './exec.ts';
 import { LABEL, type Naming } from './labels.ts';
 import type { MountStrategy, SandboxMounts } from './mount-strategy.ts';
 import { CreatedReply, ImageReply, parseReply } from './replies.ts';
-import { watchSize } from '../../base/size-watch.ts';
+import { diskLimitError, watchDisk } from './setup-disk.ts';
 
 /** A layer of several gigabytes takes minutes on a slow disk. */
 const COMMIT_MS = 15 * 60_000;
@@ -34,6 +34,8 @@ export interface PreparationsOptions {
   readonly naming: Naming;
   readonly timeouts: EngineTimeouts;
   mountStrategy(): Promise<MountStrategy>;
+  /** Where the engine keeps its data, as this machine sees it; null: elsewhere. */
+  dataFolder(): string | null;
 }
 
 /** Makes prepared images: runs the steps of a setup in a container of their own, and commits what they leave. */
@@ -58,11 +60,12 @@ export class Preparations {
       signal.throwIfAborted();
       await containers.start(what, id);
       const measure = (): Promise<number> => containers.measure(what, id);
-      void watchSize({
-        ...{ measure, limitBytes: SETUP_DISK_BYTES, everyMs: MEASURE_MS },
+      void watchDisk({
+        ...{ folder: this.#options.dataFolder(), written: measure },
+        ...{ limitBytes: SETUP_DISK_BYTES, everyMs: MEASURE_MS },
         signal: AbortSignal.any([signal, ended.signal]),
-      }).then((found) => {
-        if (found) tooLarge.abort(diskLimitError());
+      }).then((error) => {
+        if (error !== null) tooLarge.abort(error);
       });
       for (const secret of spec.secrets) await this.#writeSecret(what, id, secret);
       const secrets = environmentOfSecrets(spec.secrets);
@@ -73,7 +76,7 @@ export class Preparations {
       signal.throwIfAborted();
       await containers.end(what, id, END_SECONDS);
       ended.abort();
-      if ((await measure()) > SETUP_DISK_BYTES) throw diskLimitError();
+      if ((await measure()) > SETUP_DISK_BYTES) throw diskLimitError(SETUP_DISK_BYTES);
       while (io.inspect !== undefined) {
         const unwanted = await this.#inspect(what, id, io.inspect, signal);
         if (unwanted.length === 0) break;
@@ -234,11 +237,4 @@ export class Preparations {
     const bytes = Math.max(0, (made.Size ?? 0) - (before.Size ?? 0));
     return { reference: `${repository}:${tag}`, imageId: made.Id, bytes };
   }
-}
-
-function diskLimitError(): HoldfastError {
-  return new HoldfastError('setup_failed', 'The setup wrote too much', {
-    why: `it may add ${SETUP_DISK_BYTES / 2 ** 30} GiB to its image`,
-    details: { limitBytes: SETUP_DISK_BYTES },
-  });
 }

@@ -54,8 +54,6 @@ export const ContainerReply = z.object({
 /** An engine leaves the size out while the container has written nothing. */
 export const ContainerSizeReply = z.object({ SizeRw: z.number().default(0) });
 
-export const ContainerSizesReply = z.object({ SizeRootFs: z.number().default(0) });
-
 export const ProcessesReply = z.object({ Processes: z.array(z.unknown()) });
 export const CreatedReply = z.object({ Id: z.string() });
 export const WaitReply = z.object({ StatusCode: z.number().int() });
@@ -79,7 +77,15 @@ export const ImageListReply = z.array(
   z.object({ Id: z.string(), RepoTags: z.array(z.string()).nullish(), Labels }),
 );
 export const BuildImagesReply = z.array(
-  z.object({ Id: z.string(), RepoTags: z.array(z.string()).nullish(), Labels, Created: z.number() }),
+  z.object({
+    Id: z.string(),
+    RepoTags: z.array(z.string()).nullish(),
+    Labels,
+    Created: z.number(),
+    /** With all that it is built on. */
+    Size: z.number().default(0),
+    ParentId: z.string().default(''),
+  }),
 );
 export const ExecReply = z.object({ Running: z.boolean(), ExitCode: z.number().int().nullable() });
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { DockerfileUse } from '../../../protocol/dockerfile.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { Profile } from '../../../protocol/profile.ts';
-import { SETUP_TIMEOUT_MS } from '../../../protocol/setup.ts';
+import { SETUP_DISK_BYTES, SETUP_TIMEOUT_MS } from '../../../protocol/setup.ts';
 import { failpoint } from '../../base/failpoints.ts';
 import { proxyEnvironment } from '../../egress/environment.ts';
 import type { SetupRule } from '../../egress/policies.ts';
@@ -210,6 +210,7 @@ export class DockerfileBuilds {
         steps: text.trimEnd().split('\n'),
         args: { ...plan.args, ...proxyArgs() },
         baseBytes: plan.baseBytes,
+        diskBytes: SETUP_DISK_BYTES,
       },
       {
         signal,
