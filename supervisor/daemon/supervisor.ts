@@ -202,6 +202,8 @@ export class Supervisor {
     if (reason === 'handover') await failpoint('handover.after-ack');
     // First, because other steps may wait for a hydration.
     await this.#try('hydration', () => within(DRAIN_MS, this.#services?.sessionRuntime.pauseHydration()));
+    // Then nothing keeps a deploy waiting.
+    await this.#try('setups', () => within(DRAIN_MS, this.#services?.setups.stop()));
     await this.#try('profiles', () => within(DRAIN_MS, this.#services?.profileService.waitUntilIdle()));
     await this.#try('server', () => within(DRAIN_MS, this.#server?.close()));
     await this.#try('watches', () => within(DRAIN_MS, this.#services?.watchConnections.close()));

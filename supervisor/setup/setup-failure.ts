@@ -1,5 +1,10 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 
+/** The reason of a signal that ends a setup because nobody is left to run it: the next supervisor may be asked again. */
+export function shutdownReason(): HoldfastError {
+  return new HoldfastError('shutting_down', 'The supervisor is shutting down');
+}
+
 /** What people are told of a setup that did not end well. `limit` in ms; `said`: the last lines of its log. */
 export function failureOf(
   error: unknown,
@@ -12,6 +17,14 @@ export function failureOf(
   },
 ): HoldfastError {
   const next = `read its output with \`holdfast setup log ${at.profile}\`; to try again, deploy the profile again`;
+  const { reason } = at.signal as { reason: unknown };
+  if (reason instanceof HoldfastError && reason.code === 'shutting_down') {
+    return new HoldfastError('shutting_down', `The setup of ${at.profile} was not completed`, {
+      why: 'the supervisor is shutting down',
+      next: `run it again: \`holdfast setup run ${at.profile}\`, or deploy the profile`,
+      cause: error,
+    });
+  }
   if (at.signal.aborted)
     return new HoldfastError('cancelled', `The setup of ${at.profile} was cancelled`, { cause: error });
   if (at.late.aborted) {

@@ -1,56 +1,33 @@
 import type { Profile } from '../../protocol/profile.ts';
-import { SETUP_TIMEOUT_MS } from '../../protocol/setup.ts';
 import { failpoint } from '../base/failpoints.ts';
-import type { Ids } from '../base/ids.ts';
 import { environmentOfSecrets } from '../base/secret-environment.ts';
-import type { Log } from '../base/log.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { Policies } from '../egress/policies.ts';
 import type { Engine, PreparedImage, PrepareIo } from '../engine/port.ts';
-import type { Home } from '../store/home.ts';
-import type { SetupRow, SetupRows, SetupTemplate } from '../store/setups.ts';
+import type { SetupTemplate } from '../store/setups.ts';
 import type { PackageSources } from './package-sources.ts';
 import type { SetupPlan } from './plan.ts';
 import { keptInHome } from '../../protocol/agent-home.ts';
 import { removeFiles, SecretGate } from './secret-gate.ts';
 import { scanEntries, scanFiles } from './secret-scan.ts';
 import type { SetupSecret } from './secret-parts.ts';
-import { SecretRedaction } from './secret-search.ts';
 import { CLONE_PASSWORD, gitMissingError, hasGit, isClone } from './clone.ts';
-import {
-  requireWithinLimits,
-  runCommands,
-  type SetupCommand,
-  type SetupSeed,
-  type SetupSidecar,
-} from './setup-commands.ts';
+import { requireWithinLimits, runCommands, type SetupCommand, type SetupSeed } from './setup-commands.ts';
+import type { SetupContainersOptions } from './setup-containers.ts';
+import type { Execution, FinishedSetup, SetupExecutions, SetupExecutionsOptions } from './setup-execution.ts';
 import { removeUselessImage, requireStarts } from './image-trial.ts';
-import { failureOf } from './setup-failure.ts';
-import { SetupLog } from './setup-log.ts';
-import { type SetupSandbox, sandboxOf, workspaceOf } from './setup-sandbox.ts';
+import { sandboxOf } from './setup-sandbox.ts';
 import type { TemplateCapture } from './template-capture.ts';
 
-/** How often a line of output is reported to the client. */
-const REPORT_MS = 250;
-
-export interface SetupRunsOptions {
-  readonly home: Home;
-  readonly rows: SetupRows;
+export interface SetupRunsOptions extends SetupExecutionsOptions, SetupContainersOptions {
   readonly engine: Engine;
   readonly policies: Pick<Policies, 'declare' | 'withdraw'>;
   readonly egress: Pick<Egress, 'setLive' | 'waitUntilReady'>;
-  /** Who owns the files of the setup's sidecar. */
-  readonly owner: () => { readonly uid: number; readonly gid: number };
   /** Whether the agent container of this sandbox takes requests. Waits for it. */
   readonly takesRequests: (sandboxId: string) => Promise<boolean>;
-  /** Connects to the sidecar of this sandbox. */
-  readonly connect: (sandboxId: string) => Promise<SetupSidecar>;
   readonly templates: TemplateCapture;
   /** Where packages come from. Errors: `invalid_state`. */
   readonly sources: () => PackageSources;
-  readonly ids: Ids;
-  readonly log: Log;
-  readonly now: () => number;
 }
 
 export interface SetupRequest {
@@ -72,22 +49,12 @@ export interface SetupRequest {
   readonly signal: AbortSignal;
 }
 
-export interface FinishedSetup {
-  readonly id: string;
-  readonly image: PreparedImage;
-}
-
 /** One setup under way. */
-interface Running {
+interface Running extends Execution {
   readonly plan: SetupPlan;
   readonly secrets: readonly SetupSecret[];
-  readonly row: SetupSandbox & Pick<SetupRow, 'baseImage'>;
-  readonly profile: Profile;
   readonly seed: SetupSeed | null;
   readonly removeSecretFiles: boolean;
-  readonly output: SetupLog;
-  readonly reportProgress: (stage: string) => void;
-  readonly signal: AbortSignal;
 }
 
 /**
@@ -97,92 +64,29 @@ interface Running {
  */
 export class SetupRuns {
   readonly #options: SetupRunsOptions;
-  /** Their logs, by id. */
-  readonly #running = new Map<string, SetupLog>();
-  /** Setups whose sidecar removes their files. */
-  readonly #removing = new Set<string>();
+  readonly #executions: SetupExecutions;
 
-  constructor(options: SetupRunsOptions) {
+  constructor(options: SetupRunsOptions, executions: SetupExecutions) {
     this.#options = options;
-  }
-
-  isRunning(id: string): boolean {
-    return this.#running.has(id) || this.#removing.has(id);
-  }
-
-  /** Does nothing for a setup that does not run. */
-  addToLog(id: string, text: string): void {
-    this.#running.get(id)?.append(Buffer.from(text));
+    this.#executions = executions;
   }
 
   /** Errors: `setup_failed` with the log's last lines, `cancelled`, `timeout`, and those of the engine. */
   async run(plan: SetupPlan, secrets: readonly SetupSecret[], request: SetupRequest): Promise<FinishedSetup> {
-    const { profile, image, seed, reportProgress, onOutput, recordUse, signal } = request;
-    const removeSecretFiles = request.removeSecretFiles ?? false;
-    const { rows, ids, owner, engine, home, log, now } = this.#options;
-    const id = ids.next('setup');
-    const { localPaths } = engine.capabilities();
-    const row = {
-      ...{ id, profile: profile.name, key: plan.key, ...owner(), baseImage: image, startedAt: now() },
-      hasCommands: plan.commands.length > 0,
-      backing: localPaths ? ('directory' as const) : ('volume' as const),
-    };
-    const limit = profile.setup?.timeout ?? SETUP_TIMEOUT_MS;
-    const late = AbortSignal.timeout(limit);
-    const redaction = secrets.length === 0 ? null : new SecretRedaction(secrets);
-    const output = SetupLog.create(home.setupLog(id), {
-      ...(onOutput === undefined ? {} : { onKept: onOutput }),
-      redaction,
-    });
-    this.#running.set(id, output);
-    for (const note of request.notes ?? []) {
-      output.append(Buffer.from(`== ${note}\n`));
-      reportProgress(`setup: ${note}`);
-    }
-    try {
-      rows.begin(row);
-      await failpoint('setup.after-intent');
-      const either = AbortSignal.any([signal, late]);
-      const running = {
-        ...{ plan, secrets, row, profile, seed, removeSecretFiles, output, reportProgress },
-        signal: either,
-      };
+    const { image: baseImage, seed, notes = [], removeSecretFiles = false, ...rest } = request;
+    const { key, commands } = plan;
+    const asked = { ...rest, key, baseImage, secrets, hasCommands: commands.length > 0 };
+    return await this.#executions.run(asked, async (execution) => {
+      const running = { ...execution, plan, secrets, seed, removeSecretFiles };
+      for (const note of notes) {
+        running.output.append(Buffer.from(`== ${note}\n`));
+        running.reportProgress(`setup: ${note}`);
+      }
       await this.#openNetwork(running);
       const isCloned = await this.#cloneBefore(running);
-      const made = await this.#prepare(running);
-      const template = await this.#tryImage(made, running, isCloned);
-      const prepared = { image: made.reference, imageId: made.imageId, bytes: made.bytes, template };
-      await this.#clear(row);
-      rows.finish(id, now(), prepared, () => recordUse?.(made.reference));
-      await failpoint('setup.after-end');
-      log.info('prepared an image', { profile: profile.name, setup: id, bytes: made.bytes });
-      return { id, image: made };
-    } catch (error) {
-      output.flush();
-      const said = output.lastLines;
-      const failure = failureOf(error, { profile: profile.name, said, signal, late, limit });
-      // A row that stays `running` makes the next recovery remove what is left.
-      if (await this.#clear(row)) rows.fail(id, now(), failure);
-      throw failure;
-    } finally {
-      this.#running.delete(id);
-      output.close();
-    }
-  }
-
-  /** Before its end is recorded: what its commands wrote may hold a secret. Whether nothing is left. */
-  async #clear(row: SetupSandbox): Promise<boolean> {
-    await failpoint('setup.before-clear');
-    try {
-      await this.removeContainers(row);
-      return true;
-    } catch (error) {
-      this.#options.log.warn('cannot remove what a setup left; the next start tries again', {
-        setup: row.id,
-        error,
-      });
-      return false;
-    }
+      const image = await this.#prepare(running);
+      return { image, template: await this.#tryImage(image, running, isCloned) };
+    });
   }
 
   async #openNetwork({ plan, row, profile, reportProgress, signal }: Running): Promise<void> {
@@ -237,25 +141,15 @@ export class SetupRuns {
     );
   }
 
-  /** Puts steps and output into the log, and tells the client. */
-  #reporting({ row, output, reportProgress }: Running): Pick<PrepareIo, 'onStep' | 'onOutput'> {
-    let step = '';
-    let reportedAt = 0;
+  /** In the log each step has a line of its own. */
+  #reporting(running: Running): Pick<PrepareIo, 'onStep' | 'onOutput'> {
+    const { onStep, onOutput } = this.#executions.reporting(running, 'setup');
     return {
       onStep: (name) => {
-        step = name;
-        this.#options.rows.recordStep(row.id, name);
-        output.flush();
-        output.append(Buffer.from(`== ${name}\n`));
-        reportProgress(`setup: ${name}`);
+        onStep(name);
+        running.output.append(Buffer.from(`== ${name}\n`));
       },
-      onOutput: (chunk, stream) => {
-        output.appendOutput(chunk, stream);
-        const at = performance.now();
-        if (at - reportedAt < REPORT_MS) return;
-        reportedAt = at;
-        reportProgress(`setup: ${step}: ${output.lastLine}`);
-      },
+      onOutput,
     };
   }
 
@@ -285,7 +179,13 @@ export class SetupRuns {
 
   async #requireUsable(image: string, { plan, row, profile, signal }: Running): Promise<void> {
     const spec = { ...sandboxOf(row, profile), image, hasSecretsFolder: plan.commands.length > 0 };
-    await requireStarts(this.#options, row.id, spec, (line) => this.addToLog(row.id, line), signal);
+    await requireStarts(
+      this.#options,
+      row.id,
+      spec,
+      (line) => this.#executions.addToLog(row.id, line),
+      signal,
+    );
   }
 
   async #runCommands(image: string, running: Running, isCloned: boolean): Promise<SetupTemplate> {
@@ -341,37 +241,6 @@ export class SetupRuns {
       await this.#requireUsable(image, running);
       await removeFiles(engine, row.id, unwanted);
       await engine.stopAgent(row.id, 0);
-    }
-  }
-
-  /** Also what an earlier supervisor left of it. */
-  async removeContainers(row: SetupSandbox): Promise<void> {
-    const { engine, policies, egress } = this.#options;
-    egress.setLive(row.id, false);
-    policies.withdraw(row.id);
-    this.#removing.add(row.id);
-    try {
-      await engine.stopAgent(row.id, 0);
-      await this.#clearFiles(row);
-      await engine.removeSandbox(row.id, 0);
-      await engine.deleteWorkspace(workspaceOf(row));
-    } finally {
-      this.#removing.delete(row.id);
-    }
-  }
-
-  /** Only a sidecar opens what commands wrote. */
-  async #clearFiles(row: SetupSandbox): Promise<void> {
-    const { engine, connect } = this.#options;
-    if (!row.hasCommands) return;
-    await engine.createWorkspace(workspaceOf(row));
-    await engine.startSidecar(sandboxOf(row, { name: row.profile, runtime: 'default' }));
-    const sidecar = await connect(row.id);
-    try {
-      await sidecar.clearWorkspace();
-      await sidecar.clearHome();
-    } finally {
-      sidecar.close();
     }
   }
 }

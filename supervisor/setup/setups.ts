@@ -11,7 +11,10 @@ import { type BuildPlan, type BuildSource, DockerfileBuilds } from './dockerfile
 import { planSetup, type SetupPlan } from './plan.ts';
 import type { SetupSecret } from './secret-parts.ts';
 import { readSetupLog } from './setup-log.ts';
-import { type FinishedSetup, SetupRuns, type SetupRequest, type SetupRunsOptions } from './setup-runs.ts';
+import { SetupContainers } from './setup-containers.ts';
+import { type FinishedSetup, SetupExecutions } from './setup-execution.ts';
+import { shutdownReason } from './setup-failure.ts';
+import { SetupRuns, type SetupRequest, type SetupRunsOptions } from './setup-runs.ts';
 
 /** Setups without an image that are kept with their logs, of each profile. */
 const KEPT_FAILURES = 5;
@@ -30,6 +33,8 @@ export type ImageRequest = SetupRequest & { readonly build: BuildSource | null }
  */
 export class Setups {
   readonly #options: SetupsOptions;
+  readonly #containers: SetupContainers;
+  readonly #executions: SetupExecutions;
   readonly #runs: SetupRuns;
   readonly #builds: DockerfileBuilds;
   readonly #stopping = new AbortController();
@@ -37,13 +42,15 @@ export class Setups {
 
   constructor(options: SetupsOptions) {
     this.#options = options;
-    this.#runs = new SetupRuns(options);
-    this.#builds = new DockerfileBuilds(options);
+    this.#containers = new SetupContainers(options);
+    this.#executions = new SetupExecutions(options, this.#containers);
+    this.#runs = new SetupRuns(options, this.#executions);
+    this.#builds = new DockerfileBuilds(options, this.#executions);
   }
 
   /** Whether this process runs the setup with this id. */
   isRunning(id: string): boolean {
-    return this.#runs.isRunning(id) || this.#builds.isRunning(id);
+    return this.#executions.isRunning(id) || this.#containers.isRemoving(id);
   }
 
   /**
@@ -88,7 +95,7 @@ export class Setups {
 
   /** Cancels every setup and waits until nothing of them is left. None begins afterwards. */
   async stop(): Promise<void> {
-    this.#stopping.abort();
+    this.#stopping.abort(shutdownReason());
     await Promise.allSettled(this.#unfinished);
   }
 
@@ -97,8 +104,7 @@ export class Setups {
     for (const { type, data } of entries) {
       if (type !== 'egress' || (data.decision !== 'denied' && data.decision !== 'failed')) continue;
       const { decision, host, port, reason } = data;
-      const owner = this.#builds.isRunning(id) ? this.#builds : this.#runs;
-      owner.addToLog(id, `[network] ${decision}: ${host}:${port} (${reason ?? 'unknown'})\n`);
+      this.#executions.addToLog(id, `[network] ${decision}: ${host}:${port} (${reason ?? 'unknown'})\n`);
     }
   }
 
@@ -127,7 +133,7 @@ export class Setups {
     for (const row of rows.list()) {
       if (this.isRunning(row.id) || (row.state !== 'running' && !(await this.#hasFolders(row.id)))) continue;
       try {
-        await this.#runs.removeContainers(row);
+        await this.#containers.remove(row);
         if (row.state !== 'running') continue;
         await this.#options.templates.remove(row.id);
         rows.fail(

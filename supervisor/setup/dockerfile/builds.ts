@@ -4,9 +4,7 @@ import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { DockerfileUse } from '../../../protocol/dockerfile.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import type { Profile } from '../../../protocol/profile.ts';
-import { SETUP_DISK_BYTES, SETUP_TIMEOUT_MS } from '../../../protocol/setup.ts';
-import { failpoint } from '../../base/failpoints.ts';
+import { SETUP_DISK_BYTES } from '../../../protocol/setup.ts';
 import { proxyEnvironment } from '../../egress/environment.ts';
 import type { SetupRule } from '../../egress/policies.ts';
 import { BUILD_DOCKERFILE } from '../../engine/port.ts';
@@ -14,11 +12,9 @@ import type { PreparedImage } from '../../engine/port.ts';
 import { removeUselessImage, requireStarts } from '../image-trial.ts';
 import { setupRules } from '../package-sources.ts';
 import type { SetupSecret } from '../secret-parts.ts';
-import { SecretRedaction } from '../secret-search.ts';
-import { SetupLog } from '../setup-log.ts';
-import { failureOf } from '../setup-failure.ts';
-import type { FinishedSetup, SetupRequest, SetupRunsOptions } from '../setup-runs.ts';
-import { sandboxOf, workspaceOf } from '../setup-sandbox.ts';
+import { sandboxOf } from '../setup-sandbox.ts';
+import type { Execution, FinishedSetup, SetupExecutions } from '../setup-execution.ts';
+import type { SetupRequest, SetupRunsOptions } from '../setup-runs.ts';
 import { resolveImages } from './base-images.ts';
 import { type BuildContext, readContext, wantedPaths } from './context.ts';
 import { type Dockerfile, parseDockerfile } from './parse.ts';
@@ -26,7 +22,6 @@ import { renderDockerfile } from './render.ts';
 
 /** Changes when an equal Dockerfile would be built in another way. */
 const FORMAT = 1;
-const REPORT_MS = 250;
 /** Larger ones are refused when they are read. */
 const LARGEST_DOCKERFILE = 1024 * 1024;
 /** Arguments that every Dockerfile has without declaring them, and that do not become part of the image. */
@@ -52,28 +47,17 @@ export interface BuildPlan {
   readonly baseImage: string;
 }
 
-type Row = Parameters<SetupRunsOptions['rows']['begin']>[0];
-
 /**
  * Builds the image of a profile from its Dockerfile. Its steps have the network of a setup, and see nothing but the context. A build is
  * a setup in all other ways: its row, its log, its key and its image.
  */
 export class DockerfileBuilds {
   readonly #options: SetupRunsOptions;
-  /** Their logs, by id. */
-  readonly #running = new Map<string, SetupLog>();
+  readonly #executions: SetupExecutions;
 
-  constructor(options: SetupRunsOptions) {
+  constructor(options: SetupRunsOptions, executions: SetupExecutions) {
     this.#options = options;
-  }
-
-  isRunning(id: string): boolean {
-    return this.#running.has(id);
-  }
-
-  /** Does nothing for a build that does not run. */
-  addToLog(id: string, text: string): void {
-    this.#running.get(id)?.append(Buffer.from(text));
+    this.#executions = executions;
   }
 
   /** Pulls images that are missing. Errors: `profile_invalid`, `not_supported`, those of the engine. */
@@ -122,77 +106,28 @@ export class DockerfileBuilds {
   async run(
     plan: BuildPlan,
     secrets: readonly SetupSecret[],
-    { profile, reportProgress, onOutput, recordUse, signal }: Omit<SetupRequest, 'image' | 'seed'>,
+    request: Omit<SetupRequest, 'image' | 'seed'>,
   ): Promise<FinishedSetup> {
-    const { rows, ids, owner, engine, home, log, now } = this.#options;
-    const id = ids.next('setup');
-    const { localPaths } = engine.capabilities();
-    const row: Row = {
-      ...{ id, profile: profile.name, key: plan.key, ...owner(), startedAt: now() },
-      baseImage: plan.baseImage,
-      hasCommands: false,
-      backing: localPaths ? 'directory' : 'volume',
-    };
-    const limit = profile.setup?.timeout ?? SETUP_TIMEOUT_MS;
-    const late = AbortSignal.timeout(limit);
-    const output = SetupLog.create(home.setupLog(id), {
-      ...(onOutput === undefined ? {} : { onKept: onOutput }),
-      redaction: secrets.length === 0 ? null : new SecretRedaction(secrets),
-    });
-    this.#running.set(id, output);
-    try {
-      rows.begin(row);
-      await failpoint('setup.after-intent');
-      const either = AbortSignal.any([signal, late]);
-      for (const one of plan.dockerfile.ignored)
-        output.append(Buffer.from(`[left out] ${one} has no effect in a sandbox\n`));
-      const made = await this.#build(plan, row, profile, output, reportProgress, either);
-      await this.#requireUsable(made, row, profile, either);
-      const prepared = { image: made.reference, imageId: made.imageId, bytes: made.bytes, template: null };
-      rows.finish(id, now(), prepared, () => recordUse?.(made.reference));
-      log.info('built an image', { profile: profile.name, setup: id, bytes: made.bytes });
-      return { id, image: made };
-    } catch (error) {
-      output.flush();
-      const failure = failureOf(error, {
-        profile: profile.name,
-        said: output.lastLines,
-        signal,
-        late,
-        limit,
-      });
-      rows.fail(id, now(), failure);
-      throw failure;
-    } finally {
-      await this.removeContainers(row).catch((error: unknown) =>
-        log.warn('cannot remove the containers of a build; gc removes them', { setup: id, error }),
-      );
-      this.#running.delete(id);
-      output.close();
-    }
+    const { profile, reportProgress, onOutput, recordUse, signal } = request;
+    const { key, baseImage } = plan;
+    const asked = { profile, reportProgress, onOutput, recordUse, signal };
+    return await this.#executions.run(
+      { ...asked, key, baseImage, secrets, hasCommands: false },
+      async (execution) => {
+        for (const one of plan.dockerfile.ignored)
+          execution.output.append(Buffer.from(`[left out] ${one} has no effect in a sandbox\n`));
+        const image = await this.#build(plan, execution);
+        await this.#requireUsable(image, execution);
+        return { image, template: null };
+      },
+    );
   }
 
-  async removeContainers(row: Row): Promise<void> {
+  async #build(plan: BuildPlan, execution: Execution): Promise<PreparedImage> {
     const { engine, policies, egress } = this.#options;
-    egress.setLive(row.id, false);
-    policies.withdraw(row.id);
-    await engine.removeSandbox(row.id, 0);
-    // Nothing is ever written there.
-    await engine.deleteWorkspace(workspaceOf(row));
-  }
-
-  async #build(
-    plan: BuildPlan,
-    row: Row,
-    profile: Profile,
-    output: SetupLog,
-    reportProgress: (stage: string) => void,
-    signal: AbortSignal,
-  ): Promise<PreparedImage> {
-    const { engine, policies, egress, rows } = this.#options;
+    const { row, profile, reportProgress, signal } = execution;
     const sandbox = sandboxOf(row, profile);
-    let step = '';
-    let reportedAt = 0;
+    const { onStep, onOutput } = this.#executions.reporting(execution, 'build');
     signal.throwIfAborted();
     reportProgress('build');
     await engine.createWorkspace(sandbox.workspace);
@@ -212,36 +147,16 @@ export class DockerfileBuilds {
         baseBytes: plan.baseBytes,
         diskBytes: SETUP_DISK_BYTES,
       },
-      {
-        signal,
-        onStep: (number) => {
-          step = `dockerfile ${number}`;
-          rows.recordStep(row.id, step);
-          output.flush();
-          reportProgress(`build: ${step}`);
-        },
-        onOutput: (chunk, stream) => {
-          output.appendOutput(chunk, stream);
-          const at = performance.now();
-          if (at - reportedAt < REPORT_MS) return;
-          reportedAt = at;
-          reportProgress(`build: ${step}: ${output.lastLine}`);
-        },
-      },
+      { signal, onStep: (number) => onStep(`dockerfile ${number}`), onOutput },
     );
   }
 
   /** The image is removed if it is of no use. */
-  async #requireUsable(
-    { reference }: PreparedImage,
-    row: Row,
-    profile: Profile,
-    signal: AbortSignal,
-  ): Promise<void> {
+  async #requireUsable({ reference }: PreparedImage, { row, profile, signal }: Execution): Promise<void> {
     const { id } = row;
     const spec = { ...sandboxOf(row, profile), image: reference };
     try {
-      await requireStarts(this.#options, id, spec, (line) => this.addToLog(id, line), signal);
+      await requireStarts(this.#options, id, spec, (line) => this.#executions.addToLog(id, line), signal);
     } catch (error) {
       await removeUselessImage(this.#options, id, reference);
       throw error;

@@ -56,6 +56,13 @@ async function statusOf(profile: string) {
     .parse(JSON.parse(await home.runOk(['setup', 'status', profile, '--json'])));
   return setups;
 }
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
 /** Everything that the builds of a profile have on the engine. */
 async function leftovers(ids: readonly string[]): Promise<string[]> {
   const label = ids.map((id) => [`dev.holdfast.session=${id}`]);
@@ -195,6 +202,29 @@ RUN curl -sS --noproxy '*' --max-time 3 http://127.0.0.1:${origin.port}/hello > 
       .poll(async () => (await statusOf('stopped')).find((one) => one.id === id)?.state, { timeout: 30_000 })
       .toMatch(/failed|cancelled/);
     await expect.poll(() => leftovers([id]), { timeout: 30_000 }).toEqual([]);
+  });
+
+  test('that runs when the supervisor is stopped ends with it, and leaves nothing for the next one', async () => {
+    const slow = 'FROM holdfast/agent:latest\nRUN echo begun && sleep 600\n';
+    const client = home.spawn(['deploy', await project('shut', { Dockerfile: slow })]);
+    const left = once(client, 'close');
+    const stepOf = async () => (await statusOf('shut').catch(() => []))[0];
+    await expect
+      .poll(stepOf, { timeout: 60_000 })
+      .toMatchObject({ step: expect.stringContaining('/') as string });
+    const id = (await stepOf())?.id ?? '';
+    // It stays connected, but does not start another supervisor.
+    client.kill('SIGSTOP');
+    const supervisor = await home.supervisorPid();
+    process.kill(supervisor, 'SIGTERM');
+    await expect.poll(() => isRunning(supervisor), { timeout: 60_000 }).toBe(false);
+    expect(await leftovers([id])).toEqual([]);
+    client.kill('SIGKILL');
+    await left;
+    expect((await stepOf())?.error?.data).toMatchObject({
+      code: 'shutting_down',
+      why: 'the supervisor is shutting down',
+    });
   });
 
   test('of a devcontainer.json is used; deploy lists what is ignored', async () => {

@@ -78,7 +78,10 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'setup.after-image': setupScenario,
   'setup.after-run': setupScenario,
   'setup.after-template': setupScenario,
-  'setup.before-clear': setupScenario,
+  'setup.before-clear': async (point) => {
+    await setupScenario(point);
+    await buildScenario(point);
+  },
   'setup.after-end': setupEndScenario,
   'undeploy.after-intent': undeployScenario,
   'undeploy.after-sessions': undeployScenario,
