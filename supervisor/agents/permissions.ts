@@ -2,6 +2,7 @@ import type { AnsweredBy, PermissionOption } from '../../protocol/agent-events.t
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Permission } from '../../protocol/permissions.ts';
 import { ChangeNotifier } from '../base/change-notifier.ts';
+import { Emitter } from '../base/emitter.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { Database } from '../store/database.ts';
 import type { Operations } from '../store/operations.ts';
@@ -19,11 +20,12 @@ export interface PermissionsOptions {
   readonly sessions: Sessions;
   /** The turn still runs: its agent can hear the answer. */
   readonly isRunning: (turnId: string) => boolean;
-  /** What an answer leads to, in its transaction. */
-  readonly onAnswering?: (row: PermissionRow, option: PermissionOption) => void;
-  /** Tells the agent, after the answer is stored. */
-  readonly onAnswered: (sessionId: string, permissionId: string, option: PermissionOption) => void;
   readonly now: () => number;
+}
+
+export interface PermissionAnswer {
+  readonly row: PermissionRow;
+  readonly option: PermissionOption;
 }
 
 export interface PermissionPage {
@@ -36,6 +38,10 @@ export interface PermissionPage {
 export class Permissions {
   /** Notified with the id of a permission that was answered, or whose turn has ended. */
   readonly changes = new ChangeNotifier();
+  /** A person answers: emitted in the transaction that stores it. */
+  readonly answering = new Emitter<PermissionAnswer>();
+  /** Emitted when the answer is stored. */
+  readonly answered = new Emitter<PermissionAnswer>();
   readonly #options: PermissionsOptions;
 
   constructor(options: PermissionsOptions) {
@@ -72,7 +78,7 @@ export class Permissions {
    * answered, `invalid_params` for an answer that the agent does not offer.
    */
   answer(id: string, answer: string, client: string, opId: string | undefined): Permission {
-    const { database, rows, operations, events, now, onAnswered, isRunning } = this.#options;
+    const { database, rows, operations, events, now, isRunning } = this.#options;
     const { result, replayed } = operations.runOnce(opId, 'permission.answer', () => {
       const row = rows.getOrThrow(id);
       if (row.answeredAt !== null) throw alreadyAnswered(row);
@@ -86,14 +92,14 @@ export class Permissions {
       const by: AnsweredBy = { kind: 'client', name: client.slice(0, 200) };
       database.transaction(() => {
         rows.markAnswered(id, { answeredAt: now(), answer: option, answeredBy: by });
-        this.#options.onAnswering?.(row, option);
+        this.answering.emit({ row, option });
         const data = { permissionId: id, turnId: row.turnId, option, by };
         events.append(row.sessionId, [{ type: 'permission.answered', data }]);
       });
       return { id };
     });
     const row = rows.getOrThrow(result.id);
-    if (!replayed && row.answer !== null) onAnswered(row.sessionId, row.id, row.answer);
+    if (!replayed && row.answer !== null) this.answered.emit({ row, option: row.answer });
     this.changes.notify(row.id);
     return this.#view(row);
   }

@@ -22,7 +22,7 @@ import { createSessions } from './composition/sessions.ts';
 import { createReviews } from './composition/reviews.ts';
 import { createManifests } from './composition/manifests.ts';
 import { createBundles, createMoves } from './composition/moves.ts';
-import { renewRepository, createProfiles } from './composition/profiles.ts';
+import { createProfiles } from './composition/profiles.ts';
 
 /** Every object that needs the database. */
 export type Services = ReturnType<typeof openServices>;
@@ -58,10 +58,9 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
   const work = createWork({ ...storage, ...sandboxes, ...snapshots, ...agents }, log);
   const sessions = createSessions(
     { ...storage, ...network, ...sandboxes, ...snapshots, ...agents, ...tools, ...work },
-    (profile, request) => renewRepository(storage, profileService, profile, request),
     log,
   );
-  const profileService = createProfiles({ ...storage, ...network, ...sessions }, program, log);
+  const profileService = createProfiles({ ...storage, ...network, ...sessions }, log);
   const payloads = new BufferPool();
   /** For calls about files. */
   const filesConnections = new FilesConnections(sandboxes.access, payloads);

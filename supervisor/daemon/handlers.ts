@@ -82,7 +82,7 @@ export function createHandlers(
 
     ...policyHandlers<ClientPeer>({ policies, egress, sessionId }),
     ...secretHandlers<ClientPeer>(services.secrets),
-    ...setupHandlers<ClientPeer>({ setups: services.setups, profiles: profileService }),
+    ...setupHandlers<ClientPeer>(services),
     ...withStorageLimits(
       filesHandlers<ClientPeer>({
         connections: filesConnections,

@@ -40,8 +40,6 @@ export interface EgressOptions {
   readonly authorities?: readonly string[] | undefined;
   /** How often long answers of credentials tell their bytes, ms. */
   readonly carriedMs?: number | undefined;
-  /** Called with the decisions about what has no history: a setup. */
-  readonly reportElsewhere: (id: string, entries: readonly EventEntry[]) => void;
   readonly log: Log;
   /** ms since 1970. */
   readonly now: () => number;
@@ -64,6 +62,8 @@ interface EgressChannel {
 export class Egress {
   /** Emitted when it is known whether a session's sandbox runs, perhaps again. */
   readonly liveness = new Emitter<{ readonly sessionId: string; readonly isLive: boolean }>();
+  /** Decisions about what has no history: a setup. */
+  readonly decidedElsewhere = new Emitter<{ readonly id: string; readonly entries: readonly EventEntry[] }>();
   readonly #options: EgressOptions;
   readonly #guards = new EchoGuards();
   readonly #open = new Map<string, EgressChannel>();
@@ -226,13 +226,13 @@ export class Egress {
   }
 
   #make(sessionId: string): EgressChannel {
-    const { policies, resolve, proxy, log, now, events, sessions, reportElsewhere } = this.#options;
+    const { policies, resolve, proxy, log, now, events, sessions } = this.#options;
     const ledger = new EgressEventAggregator({
       now,
       record: (entries) => {
         const row = sessions.get(sessionId);
         if (row === null || row.status === 'deleted') {
-          reportElsewhere(sessionId, entries);
+          this.decidedElsewhere.emit({ id: sessionId, entries });
           return;
         }
         try {

@@ -1,4 +1,5 @@
 import { HoldfastError } from '../../protocol/errors.ts';
+import type { KeyedMutex } from '../base/keyed-mutex.ts';
 import type { Database } from '../store/database.ts';
 import type { Home } from '../store/home.ts';
 import type { Operation, Operations } from '../store/operations.ts';
@@ -26,6 +27,8 @@ export interface ProfileServiceOptions {
   readonly operations: Operations;
   readonly engine: Engine;
   readonly sessions: ProfileSessions;
+  /** One deploy, setup or undeploy of a profile at a time. */
+  readonly mutex: KeyedMutex;
   /** Forgets what people added to a profile, with its undeploy; in the same transaction. */
   readonly forgetProfile: (profile: string) => void;
   /** An undeploy frees space, so its writes must succeed on a full disk. */

@@ -1,17 +1,12 @@
 import type { ProfileSummary } from '../../protocol/entities.ts';
-import { KeyedMutex } from '../base/keyed-mutex.ts';
 import type { ProfileRow } from '../store/profiles.ts';
 import { type DeployResult, DeployResultSchema } from '../../protocol/deploy-result.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Params, Result } from '../../protocol/methods.ts';
 import { seedOf } from '../../protocol/profile.ts';
 import { DEPLOY, type DeployRequest, Deploys } from './deploys.ts';
-import { imageSourceOf } from './image-source.ts';
-import { requireSource } from './images.ts';
-import { toFailure, type ProfileServiceOptions } from './requests.ts';
+import type { ProfileServiceOptions } from './requests.ts';
 import { requireEngine } from './requirements.ts';
-import { withProjectPackages } from './project-packages.ts';
-import { setupSeed } from './setup-seed.ts';
 import { readSourceRecord } from './source-record.ts';
 import { summarize } from './summary.ts';
 import { UNDEPLOY, type Undeployed, Undeploys } from './undeploys.ts';
@@ -23,7 +18,6 @@ export class ProfileService {
   readonly versions: CodeVersions;
   readonly uploads: Uploads;
   readonly #options: ProfileServiceOptions;
-  readonly #mutex = new KeyedMutex();
   readonly #deploys: Deploys;
   readonly #undeploys: Undeploys;
 
@@ -31,8 +25,8 @@ export class ProfileService {
     this.#options = options;
     this.versions = new CodeVersions(options);
     this.uploads = new Uploads(options.home);
-    this.#deploys = new Deploys(options, this.#mutex, this.versions);
-    this.#undeploys = new Undeploys(options, this.#mutex, this.versions);
+    this.#deploys = new Deploys(options, options.mutex, this.versions);
+    this.#undeploys = new Undeploys(options, options.mutex, this.versions);
   }
 
   /** Errors: `not_found`. */
@@ -85,40 +79,6 @@ export class ProfileService {
     }
   }
 
-  /**
-   * Runs the setup of a profile again; its sandboxes start from the new image. The id of the setup. A session with active work keeps
-   * its sandbox until that ends. Errors: `not_found`, and those of `Setups.runAgain` and `requireSource`.
-   */
-  async runSetup(
-    name: string,
-    request: Pick<DeployRequest, 'reportProgress' | 'signal' | 'removeSecretFiles'> & {
-      readonly onOutput: (bytes: Buffer) => void;
-    },
-  ): Promise<string> {
-    const { home, engine, profiles, setups, defaultImage, fillWorkspace } = this.#options;
-    const { reportProgress, signal } = request;
-    return await this.#mutex.run(name, async () => {
-      try {
-        signal.throwIfAborted();
-        const { config: profile, version } = profiles.getOrThrow(name);
-        await requireEngine(engine, profile);
-        const history = seedOf(profile)?.git === true ? home.deployedGitHistory(name, version) : null;
-        const code = home.deploy(name, version);
-        const source = await imageSourceOf(profile, code, defaultImage);
-        const { build, image } = source;
-        await requireSource(engine.images, source, reportProgress, signal);
-        const { profile: complete, notes } = await withProjectPackages(profile, code);
-        const seed = await setupSeed(profile, { code, history }, fillWorkspace, signal);
-        return await setups.runAgain({
-          ...{ profile: complete, notes, image, build, seed, ...request },
-          recordUse: (made) => profiles.upsert({ ...profiles.getOrThrow(name), image: made }),
-        });
-      } catch (error) {
-        throw toFailure(error);
-      }
-    });
-  }
-
   /** Where a version comes from, and how its files relate to that commit. Errors: `not_found`, `invalid_params`. */
   async readSource({
     profile,
@@ -168,8 +128,8 @@ export class ProfileService {
     }
   }
 
-  /** Resolves when no deploy or undeploy is under way. */
+  /** Resolves when no deploy, setup or undeploy is under way. */
   async waitUntilIdle(): Promise<void> {
-    await this.#mutex.drained();
+    await this.#options.mutex.drained();
   }
 }

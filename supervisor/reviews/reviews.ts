@@ -9,6 +9,7 @@ import {
 } from '../../protocol/review.ts';
 import { type ObjectReader, parseHash } from '../../snapshot-format/objects.ts';
 import type { Ids } from '../base/ids.ts';
+import { Hook } from '../base/hook.ts';
 import type { KeyedMutex } from '../base/keyed-mutex.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { Database } from '../store/database.ts';
@@ -42,8 +43,6 @@ export interface ReviewsOptions {
   /** One change of a session's review at a time. */
   readonly mutex: KeyedMutex;
   readonly ids: Ids;
-  /** Finishes what an earlier supervisor began to write into the workspace. The caller holds the mutex. */
-  readonly finishPending: (sessionId: string) => Promise<void>;
   /** ms since 1970. */
   readonly now: () => number;
 }
@@ -76,6 +75,8 @@ export interface FilesPage {
  * as accepted that nobody accepted.
  */
 export class Reviews {
+  /** Before a review is read or changed, with the id of its session; its mutex is held. */
+  readonly beforeUse = new Hook<string>();
   readonly #options: ReviewsOptions;
   /** The decisions of open reviews by review; the database has the same. */
   readonly #decisions = new Map<string, Map<string, DecisionState>>();
@@ -94,9 +95,9 @@ export class Reviews {
     options: SnapshotCallOptions,
     head?: SentHead,
   ): Promise<Review> {
-    const { mutex, finishPending, snapshotCreation, rows } = this.#options;
+    const { mutex, snapshotCreation, rows } = this.#options;
     return await mutex.run(session.id, async () => {
-      await finishPending(session.id);
+      await this.beforeUse.run(session.id);
       const isHead = base?.startsWith(HEAD) === true && rows.findOpen(session.id)?.baseSpec !== base;
       if (isHead && head === undefined) throw headNotSent();
       const chosen = isHead ? null : this.#baseOf(session, base);
@@ -198,9 +199,9 @@ export class Reviews {
 
   /** Stores the accepted tree, unless it is stored already. */
   async tree(session: SessionRow, signal?: AbortSignal): Promise<Review> {
-    const { mutex, finishPending } = this.#options;
+    const { mutex } = this.#options;
     return await mutex.run(session.id, async () => {
-      await finishPending(session.id);
+      await this.beforeUse.run(session.id);
       await this.#storeAccepted(this.#openRow(session.id), signal);
       return await this.show(session, signal);
     });

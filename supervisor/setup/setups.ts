@@ -155,13 +155,6 @@ export class Setups {
       );
   }
 
-  /** What new sessions of a profile begin with that starts from this image; null: the files of the profile. */
-  templateOf(image: string): { readonly setupId: string; readonly template: SetupTemplate } | null {
-    const row = this.#options.rows.findByImage(image);
-    const template = row?.template ?? null;
-    return row === null || template === null ? null : { setupId: row.id, template };
-  }
-
   /** Of setups that no image is left of. */
   async #removeLeftTemplates(): Promise<void> {
     const { rows, templates, log } = this.#options;

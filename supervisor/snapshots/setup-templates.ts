@@ -15,7 +15,7 @@ import type { HomeTemplates } from '../sandboxes/lifecycle.ts';
 import type { Home } from '../store/home.ts';
 import type { ProfileRow } from '../store/profiles.ts';
 import type { SessionRow } from '../store/sessions.ts';
-import type { SetupTemplate } from '../store/setups.ts';
+import type { SetupRows, SetupTemplate } from '../store/setups.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
 import { SidecarClient } from '../workspace/sidecar-client.ts';
 import type { FilledHome, WorkspaceTemplates } from '../workspace/seeding.ts';
@@ -37,10 +37,7 @@ export interface SetupTemplatesOptions {
   readonly events: Pick<EventLog, 'append' | 'head'>;
   readonly ids: Ids;
   readonly dial: (sandboxId: string) => Promise<Duplex>;
-  /** What new sessions begin with that start from this image; null: nothing. */
-  readonly templateOf: (
-    image: string,
-  ) => { readonly setupId: string; readonly template: SetupTemplate } | null;
+  readonly rows: Pick<SetupRows, 'findByImage'>;
   /** ms since 1970. */
   readonly now: () => number;
 }
@@ -150,8 +147,9 @@ export class SetupTemplates implements WorkspaceTemplates, HomeTemplates {
   }
 
   #templateOf({ name, image }: ProfileRow): { setupId: string; template: SetupTemplate } {
-    const found = this.#options.templateOf(image);
-    if (found !== null) return found;
+    const row = this.#options.rows.findByImage(image);
+    const template = row?.template ?? null;
+    if (row !== null && template !== null) return { setupId: row.id, template };
     throw new HoldfastError('not_found', `What the setup of ${name} left is not there`, {
       next: `run it again: \`holdfast setup run ${name}\``,
     });

@@ -3,7 +3,7 @@ import { AGENT_TOOL_LIMITS } from '../../protocol/agent-tools.ts';
 import type { PermissionOption } from '../../protocol/agent-events.ts';
 import { HOST_MACHINE, formatHostPattern, isLoopback, parseHostPattern } from '../../protocol/egress.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Permissions } from '../agents/permissions.ts';
+import type { PermissionAnswer, Permissions } from '../agents/permissions.ts';
 import type { Ids } from '../base/ids.ts';
 import { isPublicAddress, isUnspecifiedAddress } from '../egress/addresses.ts';
 import { decide } from '../egress/decide.ts';
@@ -77,7 +77,7 @@ export class EgressRequests {
   }
 
   /** What the answer of a person leads to. Called in the transaction that stores it. Errors: those of `Policies.setRule`. */
-  onAnswering({ sessionId, host }: PermissionRow, option: PermissionOption): void {
+  handleAnswer({ row: { sessionId, host }, option }: PermissionAnswer): void {
     if (host === null || option.kind.startsWith('reject')) return;
     this.#options.policies.setRule(sessionId, 'allow', host, option.id === 'once' ? 'once' : 'session');
   }

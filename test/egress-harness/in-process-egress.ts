@@ -105,7 +105,6 @@ export class InProcessEgress {
     this.egress = new Egress({
       policies: this.policies,
       sessions,
-      reportElsewhere: () => undefined,
       events,
       dial: this.dial,
       resolve: options.resolve ?? nowhere,

@@ -45,24 +45,19 @@ export function createAgents(
     offersSettings: (sessionId) =>
       profiles.get(records.get(sessionId).profile)?.config.agent.protocol === 'acp',
   });
-  const permissions: Permissions = new Permissions({
+  const permissions = new Permissions({
     ...below,
     rows,
     isRunning: (turnId) => turns.statusOf(turnId) === 'running',
-    onAnswering: (row, option) => egressRequests.onAnswering(row, option),
-    onAnswered: (sessionId, id, option) => {
-      agentConversations.answer(sessionId, id, option);
-      // The answer may have been a rule.
-      below.egress.applyRules();
-    },
   });
-  const egressRequests: EgressRequests = new EgressRequests({ ...below, permissionRows: rows, permissions });
+  const egressRequests = new EgressRequests({ ...below, permissionRows: rows, permissions });
+  permissions.answering.on((answer) => egressRequests.handleAnswer(answer));
   const useSidecar =
     (sessionId: string): UseSidecar =>
     (use, isSuspect) =>
       lifecycle.withSidecar(sessionId, use, isSuspect);
   const promptFiles = new PromptFiles({ ...below, useSidecar });
-  const agentConversations: AgentConversations = new AgentConversations({
+  const agentConversations = new AgentConversations({
     ...below,
     promptFiles,
     channel: (sessionId) => new SidecarProcessChannel(useSidecar(sessionId)),
@@ -84,6 +79,11 @@ export function createAgents(
     isStill: (sessionId) => freezing.isFrozen(sessionId) || records.peek(sessionId)?.status === 'paused',
     version: program.info.version,
     log: log.child('agents'),
+  });
+  permissions.answered.on(({ row, option }) => {
+    agentConversations.answer(row.sessionId, row.id, option);
+    // The answer may have been a rule.
+    below.egress.applyRules();
   });
   below.events.appended.on(({ sessionId, events }) => {
     if (!events.some(({ type }) => type === 'agent.chosen' || type === 'session.updated')) return;

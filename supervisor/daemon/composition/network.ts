@@ -13,6 +13,10 @@ import { SetupRows } from '../../store/setups.ts';
 import { packageSources } from '../../setup/package-sources.ts';
 import { Setups } from '../../setup/setups.ts';
 import { SidecarClient } from '../../workspace/sidecar-client.ts';
+import { KeyedMutex } from '../../base/keyed-mutex.ts';
+import { ProfileSetups } from '../../profiles/profile-setups.ts';
+import type { FillWorkspace } from '../../profiles/setup-seed.ts';
+import { seedWorkspace } from '../../workspace/seeding.ts';
 import type { Program } from '../program.ts';
 import type { StorageLayer } from './storage.ts';
 
@@ -40,18 +44,14 @@ export function createNetwork(storage: StorageLayer, program: Program, log: Log)
     credentials,
     dial: (sessionId) => engine.dial(sessionId),
     resolve: nameResolver(process.env),
-    reportElsewhere: (id, entries) => setups.reportEgress(id, entries),
     log: log.child('egress'),
   });
-  const setupTemplates = new SetupTemplates({
-    ...storage,
-    dial: (id) => engine.dial(id),
-    templateOf: (image) => setups.templateOf(image),
-  });
-  const setups: Setups = new Setups({
+  const setupRows = new SetupRows(database);
+  const setupTemplates = new SetupTemplates({ ...storage, rows: setupRows, dial: (id) => engine.dial(id) });
+  const setups = new Setups({
     ...storage,
     ...{ policies, egress },
-    rows: new SetupRows(database),
+    rows: setupRows,
     templates: setupTemplates,
     sources: () => packageSources(process.env),
     connect: (id) => SidecarClient.connect(() => engine.dial(id), id),
@@ -66,7 +66,16 @@ export function createNetwork(storage: StorageLayer, program: Program, log: Log)
     },
     log: log.child('setup'),
   });
-  return { policies, egress, egressProxy, egressRules, setups, setupTemplates };
+  egress.decidedElsewhere.on(({ id, entries }) => setups.reportEgress(id, entries));
+  /** What deploys, undeploys and setups of profiles share. */
+  const ofProfiles = {
+    mutex: new KeyedMutex(),
+    defaultImage: program.agentImage,
+    fillWorkspace: ((sandboxId, items) =>
+      seedWorkspace((id) => engine.dial(id), sandboxId, items)) satisfies FillWorkspace,
+  };
+  const profileSetups = new ProfileSetups({ ...storage, ...ofProfiles, setups });
+  return { policies, egress, egressProxy, egressRules, setups, setupTemplates, ofProfiles, profileSetups };
 }
 
 export type NetworkLayer = ReturnType<typeof createNetwork>;

@@ -35,9 +35,9 @@ export function createReviews(
     texts,
     trees,
     heads,
-    finishPending: (sessionId) => reviewDecisions.finishPending(sessionId),
   });
-  const reviewDecisions: ReviewDecisions = new ReviewDecisions({ ...own, reviews });
+  const reviewDecisions = new ReviewDecisions({ ...own, reviews });
+  reviews.beforeUse.add((sessionId) => reviewDecisions.finishPending(sessionId));
   const reviewComments = new ReviewComments({
     ...own,
     reviews,

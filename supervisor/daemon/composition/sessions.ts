@@ -22,7 +22,6 @@ import type { WorkLayer } from './work.ts';
 /** What creates, restores and removes sessions, and the service that clients call. */
 export function createSessions(
   below: StorageLayer & NetworkLayer & SandboxLayer & SnapshotLayer & AgentLayer & ToolLayer & WorkLayer,
-  renewTemplate: ResumesOptions['renewTemplate'],
   log: Log,
 ) {
   const {
@@ -118,7 +117,13 @@ export function createSessions(
     creation,
     removal,
     forks: new Forks({ ...own, creation }),
-    resume: new SessionResume({ ...own, removal, restores, snapshots: snapshotService, renewTemplate }),
+    resume: new SessionResume({
+      ...own,
+      removal,
+      restores,
+      snapshots: snapshotService,
+      renewTemplate: (profile, request) => renewRepository(below, profile, request),
+    }),
     requests,
     views,
   });
@@ -134,6 +139,21 @@ export function createSessions(
     memoryRequests,
     hostFeed,
   };
+}
+
+/** A clone of now, where workspaces of the profile begin with one: its branch can have moved on. */
+async function renewRepository(
+  { profiles, profileSetups }: Pick<StorageLayer, 'profiles'> & Pick<NetworkLayer, 'profileSetups'>,
+  profile: string,
+  { signal, onProgress }: Parameters<ResumesOptions['renewTemplate']>[1],
+): Promise<void> {
+  if (profiles.get(profile)?.config.workspace?.repository === undefined) return;
+  await profileSetups.run(profile, {
+    reportProgress: (stage, done, of, unit) =>
+      onProgress?.({ stage, done: done ?? null, of: of ?? null, unit: unit ?? null }),
+    onOutput: () => undefined,
+    signal: signal ?? new AbortController().signal,
+  });
 }
 
 /** The feed of the host hears of everything that changes what clients see of sessions. */

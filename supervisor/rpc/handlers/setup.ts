@@ -1,21 +1,21 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { SETUP_METHODS } from '../../../protocol/setup.ts';
 import { type Handlers, withBytes } from '../../../protocol/wire/shapes.ts';
-import type { ProfileService } from '../../profiles/service.ts';
+import type { ProfileSetups } from '../../profiles/profile-setups.ts';
 import type { Setups } from '../../setup/setups.ts';
 import type { Client } from './session.ts';
 
 /** Handlers of `setup/*`. */
 export function setupHandlers<P extends Client>({
   setups,
-  profiles,
+  profileSetups,
 }: {
   readonly setups: Setups;
-  readonly profiles: Pick<ProfileService, 'runSetup'>;
+  readonly profileSetups: Pick<ProfileSetups, 'run'>;
 }): Handlers<typeof SETUP_METHODS, P> {
   return {
     'setup/run': async ({ profile, output, removeSecretFiles }, { peer, progress, signal }) => {
-      const id = await profiles.runSetup(profile, {
+      const id = await profileSetups.run(profile, {
         reportProgress: progress,
         signal,
         removeSecretFiles,

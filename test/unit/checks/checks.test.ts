@@ -34,7 +34,6 @@ function fixture(act: (listener: ExecListener) => Promise<void>) {
     trees,
     ids: randomIds,
     now: Date.now,
-    finishPending: () => Promise.resolve(),
     heads: NO_HEADS,
   });
   const forks: SnapshotRow[] = [];

@@ -19,6 +19,9 @@ import type { Log } from '../../../supervisor/base/log.ts';
 import type { Engine } from '../../../supervisor/engine/port.ts';
 import { deployHandlers } from '../../../supervisor/rpc/handlers/deploy.ts';
 import { ProfileService } from '../../../supervisor/profiles/service.ts';
+import { ProfileSetups } from '../../../supervisor/profiles/profile-setups.ts';
+import type { ProfileServiceOptions } from '../../../supervisor/profiles/requests.ts';
+import { KeyedMutex } from '../../../supervisor/base/keyed-mutex.ts';
 import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { type Database, openDatabase } from '../../../supervisor/store/database.ts';
 import { EgressRules } from '../../../supervisor/store/egress-rules.ts';
@@ -114,7 +117,11 @@ function write(body: string, more = ''): void {
 
 /** The service of one supervisor; a second one simulates a restart after a crash. */
 function service(): ProfileService {
-  return new ProfileService({
+  return new ProfileService(serviceOptions());
+}
+
+function serviceOptions(): ProfileServiceOptions {
+  return {
     home,
     database,
     profiles: new Profiles(database),
@@ -142,8 +149,9 @@ function service(): ProfileService {
     fillWorkspace: async () => undefined,
     log: silent,
     defaultImage: 'holdfast/agent:test',
+    mutex: new KeyedMutex(),
     now: () => 1_000_000,
-  });
+  };
 }
 const policies = () =>
   new Policies({
@@ -204,10 +212,11 @@ describe('deploy', () => {
     await deploy(by);
     const signal = new AbortController().signal;
     const request = { reportProgress: () => undefined, onOutput: () => undefined, signal };
-    expect(await by.runSetup('counter', request)).toBe('setup-a');
+    const setups = new ProfileSetups(serviceOptions());
+    expect(await setups.run('counter', request)).toBe('setup-a');
     expect(by.get('counter')).toMatchObject({ version: 1, incarnation: 1, image: 'prepared-for:counter' });
     expect(versions()).toEqual(['1']);
-    await expect(by.runSetup('nobody', request)).rejects.toMatchObject({ code: 'not_found' });
+    await expect(setups.run('nobody', request)).rejects.toMatchObject({ code: 'not_found' });
   });
 
   test('records the blobs of its files, for every version that is kept', async () => {

@@ -42,7 +42,6 @@ async function fixture(start: SmallTree) {
   const reviews = new Reviews({
     ...{ ...base, texts, trees, heads, rows: base.reviewRows, mutex: new KeyedMutex(), ids: randomIds },
     now: Date.now,
-    finishPending: () => Promise.resolve(),
   });
   const owner = {};
   const session = () => base.session();

@@ -27,7 +27,6 @@ async function fixture() {
   const reviews = new Reviews({
     ...shared,
     trees: new ReviewTrees(base),
-    finishPending: () => Promise.resolve(),
     heads: NO_HEADS,
   });
   const prompts = new Map<string, string>();

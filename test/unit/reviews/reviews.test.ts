@@ -56,10 +56,10 @@ function fixture() {
       heads: NO_HEADS,
       workspace: workspace as unknown as WorkspaceChanges,
       writeLock: new KeyedReadWriteLock(),
-      finishPending: (id: string) => decisions.finishPending(id),
     };
     const reviews = new Reviews(shared);
-    const decisions: ReviewDecisions = new ReviewDecisions({ ...shared, reviews });
+    const decisions = new ReviewDecisions({ ...shared, reviews });
+    reviews.beforeUse.add((id) => decisions.finishPending(id));
     return { reviews, decisions };
   };
   let current = services();
