@@ -66,6 +66,11 @@ export class OutgoingCalls {
     this.#pending.set(id, { method, onProgress: options.onProgress, reject, sent: false });
     const onAbort = (): void => this.#abandon(id, cancelled(method, options.signal));
     options.signal?.addEventListener('abort', onAbort, { once: true });
+    const onCancel = (): void => {
+      if (this.#pending.get(id)?.sent === true) this.#connection.sendCancel(id);
+      else this.#abandon(id, cancelled(method, options.cancel));
+    };
+    options.cancel?.addEventListener('abort', onCancel, { once: true });
     const timer = this.#startTimer(id, method, options.timeoutMs);
     try {
       const response = await Promise.race([ended, this.#exchange(id, method, params, frame)]);
@@ -73,6 +78,7 @@ export class OutgoingCalls {
     } finally {
       clearTimeout(timer);
       options.signal?.removeEventListener('abort', onAbort);
+      options.cancel?.removeEventListener('abort', onCancel);
       this.#pending.delete(id);
     }
   }
@@ -111,7 +117,8 @@ export class OutgoingCalls {
 
   #check(method: string, shape: MethodShape, params: unknown, options: CallOptions): void {
     if (this.#closed !== undefined) throw closedBefore(method, this.#closed);
-    if (options.signal?.aborted === true) throw cancelled(method, options.signal);
+    for (const signal of [options.signal, options.cancel])
+      if (signal?.aborted === true) throw cancelled(method, signal);
     if (this.#pending.size >= this.#limit) {
       throw new HoldfastError('overloaded', `${method} was not called`, {
         why: `${String(this.#limit)} calls on this connection are already pending`,

@@ -91,6 +91,8 @@ export interface CallOptions {
   readonly onBytesFlushed?: (() => void) | undefined;
   /** Aborting cancels the call on both sides. It rejects at once with `cancelled`. */
   readonly signal?: AbortSignal | undefined;
+  /** Aborting asks the other side to end early. The call goes on until it answers: with a result if that was too late. */
+  readonly cancel?: AbortSignal | undefined;
   /** The call is cancelled and rejects with `timeout` after this many ms. Default: no limit. */
   readonly timeoutMs?: number | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;

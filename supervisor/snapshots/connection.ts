@@ -121,6 +121,10 @@ export class SnapshotConnection {
     );
   }
 
+  /**
+   * An abort after the first change of a file no longer ends it: names are moved to the end. So this settles when the sidecar has
+   * answered, and nothing changes in the workspace afterwards.
+   */
   async restore(
     params: {
       readonly root: string;
@@ -132,8 +136,9 @@ export class SnapshotConnection {
     store: LineageStore,
     options: SnapshotCallOptions = {},
   ): Promise<RestoreResult> {
-    return await this.#call({ store, incoming: null }, options, (watched) =>
-      this.#peer.call('snapshot/restore', params, watched),
+    const { signal: cancel, onProgress } = options;
+    return await this.#call({ store, incoming: null }, { onProgress }, (watched) =>
+      this.#peer.call('snapshot/restore', params, { ...watched, cancel }),
     );
   }
 

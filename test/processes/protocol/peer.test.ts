@@ -197,6 +197,32 @@ test('cancelling rejects at once and reaches the handler, and the late response 
   expect((await failure(client.call('ping', {}, { signal: controller.signal }))).code).toBe('cancelled');
 });
 
+test('a call that is asked to end early goes on until its answer, which may be a result', async () => {
+  const end = Promise.withResolvers<undefined>();
+  const seen: string[] = [];
+  const { client, server } = await connected({
+    handlers: {
+      ping: async (_params, { signal }) => {
+        signal.addEventListener('abort', () => seen.push((signal.reason as HoldfastError).code));
+        await end.promise;
+        return {};
+      },
+    },
+  });
+  const controller = new AbortController();
+  const { signal: cancel } = controller;
+  const calling = client.call('ping', {}, { cancel });
+  await waitUntil(() => server.runningRequests === 1);
+  controller.abort();
+  await waitUntil(() => seen.length === 1);
+  expect(seen).toEqual(['cancelled']);
+  expect(client.pendingCalls).toBe(1);
+  end.resolve(undefined);
+  expect(await calling).toEqual({});
+  expect((await failure(client.call('ping', {}, { cancel }))).code).toBe('cancelled');
+  expect(server.runningRequests).toBe(0);
+});
+
 test('a call that takes too long is cancelled with timeout', async () => {
   const ended: string[] = [];
   const { client } = await connected({ handlers: { hang: hangs(ended) } });

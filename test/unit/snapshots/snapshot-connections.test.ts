@@ -53,6 +53,34 @@ test('after the sidecar has exited a new connection is opened, also if the exit 
 
 const ONE = objectsOf({ secret: 'of another lineage' });
 
+test('a restore that is cancelled ends when the sidecar has answered: until then files may change', async () => {
+  const { sidecar, stores, snapshotCreation } = snapshotFixture();
+  const controller = new AbortController();
+  const begun = Promise.withResolvers<undefined>();
+  const end = Promise.withResolvers<undefined>();
+  const seen: string[] = [];
+  sidecar.onRestore = async ({ signal }) => {
+    signal.addEventListener('abort', () => seen.push('asked to end'));
+    begun.resolve(undefined);
+    await end.promise;
+    seen.push('last change');
+    return { created: 1, replaced: 0, removed: 0, touched: 0, bytes: 0 };
+  };
+  const params = { root: ONE.root, path: null, dryRun: false, scannedRoot: null, state: null };
+  const restoring = stores.use(SESSION, (store) =>
+    snapshotCreation.withConnection(SESSION, (connection) =>
+      connection.restore(params, store, { signal: controller.signal }),
+    ),
+  );
+  void restoring.finally(() => seen.push('settled'));
+  await begun.promise;
+  controller.abort();
+  await expect.poll(() => seen).toEqual(['asked to end']);
+  end.resolve(undefined);
+  expect(await restoring).toMatchObject({ created: 1 });
+  expect(seen).toEqual(['asked to end', 'last change', 'settled']);
+});
+
 test.each([
   [
     'asks for an object of another lineage',
