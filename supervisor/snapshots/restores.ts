@@ -20,7 +20,8 @@ import type { Hydration } from './hydration.ts';
 import { RESTORE, type RestoreData, type RestoreIntent, type RestoreIntents } from './restore-intents.ts';
 import type { SnapshotService } from './snapshot-service.ts';
 import type { LineageStores } from './store/lineage-stores.ts';
-import type { CreatedSnapshot, SnapshotCreation } from './snapshot-creation.ts';
+import type { SnapshotCreation } from './snapshot-creation.ts';
+import type { CreatedSnapshot } from './snapshot-records.ts';
 
 /** When a sidecar exits during a restore, the next one continues it. */
 const MAX_ATTEMPTS = 5;

@@ -1,8 +1,6 @@
 import { statfs } from 'node:fs/promises';
-import { HoldfastError } from '../../protocol/errors.ts';
-import { MAX_MISSING_PATHS, type SnapshotReason } from '../../protocol/snapshots.ts';
+import type { HoldfastError } from '../../protocol/errors.ts';
 import type { ScanResult, StateScope } from '../../snapshot-format/sidecar-calls.ts';
-import type { Progress } from '../../protocol/wire/shapes.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { Ids } from '../base/ids.ts';
@@ -12,12 +10,19 @@ import type { Database } from '../store/database.ts';
 import type { Home } from '../store/home.ts';
 import type { Operations } from '../store/operations.ts';
 import type { SessionRow } from '../store/sessions.ts';
-import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
+import type { Snapshots } from '../store/snapshots.ts';
 import { type SidecarAccess, withRunningSidecar } from '../workspace/sidecar-access.ts';
 import type { SnapshotConnection } from './connection.ts';
 import type { Freezing } from '../sandboxes/freezing.ts';
 import { SnapshotConnectionPool } from './connection-pool.ts';
-import { type Bases, type ScannedTrees, SessionTrees } from './session-trees.ts';
+import { ConsistentScans } from './consistent-scans.ts';
+import { type Bases, SessionTrees } from './session-trees.ts';
+import {
+  type CreatedSnapshot,
+  type ScanTotals,
+  SnapshotRecords,
+  type SnapshotRequest,
+} from './snapshot-records.ts';
 import { IncomingPacks, MIN_FREE_MIB } from './store/incoming-packs.ts';
 import type { LineageStore } from './store/lineage-store.ts';
 import type { LineageStores } from './store/lineage-stores.ts';
@@ -28,8 +33,6 @@ const MIB = 2 ** 20;
  * read.
  */
 const BEYOND_LIMIT = 256 * MIB;
-/** Bytes that may be read during each successive freeze. Between two freezes the agent runs while the sidecar reads. */
-const FROZEN_BYTES = [32 * MIB, 128 * MIB, 1024 * MIB] as const;
 
 export interface SnapshotCreationOptions {
   readonly home: Pick<Home, 'store'>;
@@ -53,31 +56,6 @@ export interface SnapshotCreationOptions {
   readonly now: () => number;
 }
 
-export interface SnapshotRequest {
-  readonly reason: SnapshotReason;
-  readonly label?: string | undefined;
-  readonly pinned?: boolean | undefined;
-  /** Create no snapshot of an empty workspace: the result is null. */
-  readonly skipIfEmpty?: boolean;
-  readonly opId?: string | undefined;
-  /** The turn that the snapshot belongs to. */
-  readonly turnId?: string;
-  /** Whether that turn has begun. Called when the snapshot is complete. */
-  readonly isDuringTurn?: () => boolean;
-  readonly signal?: AbortSignal | undefined;
-  readonly onProgress?: ((progress: Progress) => void) | undefined;
-}
-
-export interface CreatedSnapshot {
-  readonly row: SnapshotRow;
-  /** False: nothing had changed, and `row` is an earlier snapshot. */
-  readonly created: boolean;
-}
-
-interface ScanAttempt extends ScannedTrees {
-  readonly frozenMs: number;
-}
-
 type Options = Pick<SnapshotRequest, 'signal' | 'onProgress'>;
 
 /**
@@ -88,14 +66,18 @@ export class SnapshotCreation {
   readonly #options: SnapshotCreationOptions;
   readonly #scanLock = new KeyedMutex();
   readonly #connections: SnapshotConnectionPool;
+  readonly #consistentScans: ConsistentScans;
+  readonly #records: SnapshotRecords;
   /** Running and waiting scans by session; aborting a controller interrupts its scan. */
   readonly #scans = new Map<string, Set<AbortController>>();
-  /** The fingerprint of the store damage that each session's sidecar has already been asked to repair. */
-  readonly #repairRequested = new Map<string, string>();
+  /** What scans found and stored since the newest snapshot of a session, without one of their own: it belongs to the next. */
+  readonly #unrecorded = new Map<string, ScanTotals>();
 
   constructor(options: SnapshotCreationOptions) {
     this.#options = options;
     this.#connections = new SnapshotConnectionPool((sessionId) => options.access.dial(sessionId));
+    this.#consistentScans = new ConsistentScans(options);
+    this.#records = new SnapshotRecords(options);
   }
 
   close(): void {
@@ -216,6 +198,7 @@ export class SnapshotCreation {
         };
         const scan = await connection.scan(params, store, incoming, options);
         await incoming.publish(scan.root);
+        this.#unrecorded.set(row.id, this.#totalsOf(row.id, scan, incoming.publishedBytes));
         return await act(store, scan);
       }),
     );
@@ -235,23 +218,32 @@ export class SnapshotCreation {
     }
     return await stores.use(row.lineage, (store) =>
       this.#receive(row, store, async (connection, incoming) => {
-        const attempt = await this.#scanConsistently(row, connection, store, incoming, request, isLocked);
+        const scope = this.#options.stateOf(row);
+        const bases = this.#bases(row);
+        const trees = new SessionTrees({ connection, store, incoming, options: request, bases, scope });
+        const attempt = await this.#consistentScans.run(row, trees, store, isLocked);
         await failpoint('snapshot.after-scan');
         const { scan, state } = attempt;
         this.#options.onScan(row, scan);
         if (request.skipIfEmpty === true && [scan, state].every(isEmpty)) return null;
         const newest = snapshots.newest(row.id);
         const isSame = newest?.root === scan.root && newest.stateRoot === (state?.root ?? null);
-        if (isSame && this.#isReusable(newest, request)) {
-          return this.#record(request, () => ({ row: this.#reuse(newest, request), created: false }));
+        if (isSame && this.#records.isReusable(newest, request)) {
+          this.#unrecorded.delete(row.id);
+          return this.#records.record(request, () => ({
+            row: this.#records.reuse(newest, request),
+            created: false,
+          }));
         }
         await incoming.publish(scan.root);
         if (state !== null) await incoming.publish(state.root);
         await failpoint('snapshot.after-publish');
-        const created = this.#record(request, () => ({
-          row: this.#insert(row, request, attempt, incoming.publishedBytes, newest),
+        const totals = this.#totalsOf(row.id, scan, incoming.publishedBytes);
+        const created = this.#records.record(request, () => ({
+          row: this.#records.insert(row, request, attempt, totals, newest),
           created: true,
         }));
+        this.#unrecorded.delete(row.id);
         await failpoint('snapshot.after-row');
         return created;
       }),
@@ -273,159 +265,19 @@ export class SnapshotCreation {
     });
   }
 
-  /** Scans while the agent runs. If the agent changes files meanwhile, scans again while the agent is frozen. */
-  async #scanConsistently(
-    row: SessionRow,
-    connection: SnapshotConnection,
-    store: LineageStore,
-    incoming: IncomingPacks,
-    options: Options,
-    isLocked: boolean,
-  ): Promise<ScanAttempt> {
-    const { freezing, sessionMutex, stateOf } = this.#options;
-    const trees = new SessionTrees({
-      connection,
-      store,
-      incoming,
-      options,
-      bases: this.#bases(row),
-      scope: stateOf(row),
-    });
-    const { damageFingerprint } = store;
-    let isBaseSuspect = damageFingerprint !== null && this.#repairRequested.get(row.id) !== damageFingerprint;
-    const scan = (frozen: boolean, budgetBytes: number | null, awaitsLeases = false): Promise<ScannedTrees> =>
-      trees.scan({ budgetBytes, frozen, isBaseSuspect, awaitsLeases });
-    const first = await scan(false, null);
-    let attempt: ScanAttempt = { ...first, frozenMs: 0 };
-    // Objects that replace damaged ones are published even when the tree is unchanged.
-    if (isBaseSuspect && damageFingerprint !== null && first.scan.complete) {
-      await trees.publish(first);
-      this.#repairRequested.set(row.id, damageFingerprint);
-      isBaseSuspect = false;
-    }
-    // The kernel breaks a lease some time after the file was first opened. A running agent can take a new lease at
-    // once; a frozen one cannot.
-    let hasAwaitedLeases = missingOf(first) === 0;
-    const isConsistent = (one: ScanAttempt): boolean =>
-      !one.scan.changedDuringScan &&
-      isComplete(one) &&
-      one.isStateStable &&
-      (missingOf(one) === 0 || hasAwaitedLeases);
-    if (!hasAwaitedLeases) attempt = addScan(attempt, await scan(false, null, true), 0);
-    for (const budget of FROZEN_BYTES) {
-      if (isConsistent(attempt)) return attempt;
-      // The next scan uses these trees as its bases, so stored content is not read again during the freeze.
-      await trees.publish(attempt);
-      const awaitsLeases = missingOf(attempt) > 0 && !hasAwaitedLeases;
-      const scanFrozen = (): Promise<{ result: ScannedTrees; frozenMs: number }> =>
-        freezing.runFrozen(row.id, (isFrozen) =>
-          scan(isFrozen, isFrozen ? budget : null, isFrozen && awaitsLeases),
-        );
-      const { result, frozenMs } = isLocked ? await scanFrozen() : await sessionMutex.run(row.id, scanFrozen);
-      attempt = addScan(attempt, result, frozenMs);
-      if (awaitsLeases) hasAwaitedLeases = true;
-      if (!isComplete(attempt)) attempt = addScan(attempt, await scan(false, null), 0);
-    }
-    if (isConsistent(attempt)) return attempt;
-    throw new HoldfastError('conflict', `No snapshot of ${row.name} was created`, {
-      why: `its files changed during each of ${FROZEN_BYTES.length + 1} scans`,
-      next: 'try again when fewer files are being written',
-    });
+  #totalsOf(sessionId: string, scan: ScanResult, newBytes: number): ScanTotals {
+    const earlier = this.#unrecorded.get(sessionId);
+    return {
+      changedFiles: scan.changedFiles + (earlier?.changedFiles ?? 0),
+      changedBytes: scan.changedBytes + (earlier?.changedBytes ?? 0),
+      newBytes: newBytes + (earlier?.newBytes ?? 0),
+    };
   }
 
   #bases(row: SessionRow): Bases {
     const { snapshots } = this.#options;
     const base = snapshots.newest(row.id) ?? (row.origin === null ? null : snapshots.get(row.origin));
     return { workspace: base?.root ?? null, state: base?.stateRoot ?? null };
-  }
-
-  /**
-   * Whether an earlier snapshot of the same tree answers this request. A manual snapshot records the history up to now,
-   * because forks copy it: a turn that ended since counts as a change even if it left the files alone.
-   */
-  #isReusable(newest: SnapshotRow, { reason, label, isDuringTurn }: SnapshotRequest): boolean {
-    if (label !== undefined) return false;
-    // The new snapshot is certainly from before the turn, and the earlier one is not.
-    if (newest.duringTurn && isDuringTurn?.() !== true) return false;
-    // The agent can have its own thinned out, and so must not take away what a turn or a person relies on.
-    if (newest.reason === 'agent' && reason !== 'agent') return false;
-    if (reason !== 'manual') return true;
-    const { sessionId, eventSeq } = newest;
-    return (
-      this.#options.events.read(sessionId, { after: eventSeq, type: 'turn.ended', limit: 1 }).length === 0
-    );
-  }
-
-  /** Reuses the newest snapshot because nothing changed. A manual request turns it into a manual snapshot. */
-  #reuse(newest: SnapshotRow, { reason, pinned }: SnapshotRequest): SnapshotRow {
-    return this.#options.snapshots.update(newest.id, {
-      ...(pinned === undefined ? {} : { pinned }),
-      ...(reason === 'manual' ? { reason } : {}),
-    });
-  }
-
-  /** In one transaction with the answer to the request's `opId`. */
-  #record({ opId }: SnapshotRequest, write: () => CreatedSnapshot): CreatedSnapshot {
-    const { operations, snapshots } = this.#options;
-    const { result } = operations.runOnce(opId, 'snapshot.create', () => {
-      const { row, created } = write();
-      return { id: row.id, created: created ? 'yes' : 'no' };
-    });
-    return { row: snapshots.getOrThrow(result.id), created: result.created === 'yes' };
-  }
-
-  /** Part of the caller's transaction. */
-  #insert(
-    session: SessionRow,
-    { reason, label, pinned, turnId, isDuringTurn }: SnapshotRequest,
-    { scan, state, frozenMs }: ScanAttempt,
-    newBytes: number,
-    newest: SnapshotRow | null,
-  ): SnapshotRow {
-    const { snapshots, events, ids, now } = this.#options;
-    const { root, files, directories, bytes, changedFiles, changedBytes, scanMs } = scan;
-    const row: SnapshotRow = {
-      id: ids.next('snp'),
-      sessionId: session.id,
-      lineage: session.lineage,
-      createdAt: now(),
-      reason,
-      label: label ?? null,
-      pinned: pinned ?? false,
-      base: newest?.id ?? null,
-      root,
-      stateRoot: state?.root ?? null,
-      files,
-      directories,
-      bytes,
-      changedFiles,
-      changedBytes,
-      newBytes,
-      scanMs,
-      frozenMs,
-      eventSeq: events.head(session.id).seq,
-      duringTurn: isDuringTurn?.() ?? false,
-      missing: scan.missing + (state?.missing ?? 0),
-      missingPaths: [...scan.missingPaths, ...(state?.missingPaths ?? [])].slice(0, MAX_MISSING_PATHS),
-    };
-    snapshots.insert(row);
-    const data = {
-      snapshotId: row.id,
-      reason,
-      label: row.label,
-      root,
-      files,
-      bytes,
-      changedFiles,
-      newBytes,
-      frozenMs,
-      ...(turnId === undefined ? {} : { turnId }),
-      ...(row.duringTurn ? { duringTurn: true } : {}),
-      ...(row.stateRoot === null ? {} : { stateRoot: row.stateRoot }),
-      ...(row.missing > 0 ? { missing: row.missing, missingPaths: row.missingPaths } : {}),
-    };
-    events.append(session.id, [{ type: 'snapshot.created', data }]);
-    return row;
   }
 
   async #maxBytes(sessionId: string): Promise<number> {
@@ -437,38 +289,6 @@ export class SnapshotCreation {
   }
 }
 
-function isComplete({ scan, state }: ScannedTrees): boolean {
-  return scan.complete && (state?.complete ?? true);
-}
-
-/** Files that could not be read. */
-function missingOf({ scan, state }: ScannedTrees): number {
-  return scan.missing + (state?.missing ?? 0);
-}
-
 function isEmpty(scan: ScanResult | null): boolean {
   return scan === null || (scan.files === 0 && scan.directories === 0);
-}
-
-/** Adds up several scans. A file that changed between two of them counts each time. */
-function addScan(
-  before: ScanAttempt,
-  { scan, state, isStateStable }: ScannedTrees,
-  frozenMs: number,
-): ScanAttempt {
-  const { changedFiles, changedBytes, newObjects, newBytes, scanMs, readMs } = before.scan;
-  return {
-    scan: {
-      ...scan,
-      changedFiles: changedFiles + scan.changedFiles,
-      changedBytes: changedBytes + scan.changedBytes,
-      newObjects: newObjects + scan.newObjects,
-      newBytes: newBytes + scan.newBytes,
-      scanMs: scanMs + scan.scanMs,
-      readMs: readMs + scan.readMs,
-    },
-    state,
-    isStateStable,
-    frozenMs: before.frozenMs + frozenMs,
-  };
 }

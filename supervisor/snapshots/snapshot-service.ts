@@ -12,7 +12,8 @@ import type { Turns } from '../store/turns.ts';
 import type { WorkspaceBases } from '../store/workspace-bases.ts';
 import type { LineageStores } from './store/lineage-stores.ts';
 import { isSetupStore } from './setup-templates.ts';
-import type { SnapshotRequest, CreatedSnapshot, SnapshotCreation } from './snapshot-creation.ts';
+import type { SnapshotCreation } from './snapshot-creation.ts';
+import type { SnapshotRequest, CreatedSnapshot } from './snapshot-records.ts';
 import { SnapshotViews } from './snapshot-views.ts';
 
 const DAY_MS = 86_400_000;

@@ -1,7 +1,8 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import { KeyedMutex } from '../base/keyed-mutex.ts';
 import type { SnapshotMaintenance } from '../snapshots/maintenance.ts';
-import type { CreatedSnapshot, SnapshotCreation } from '../snapshots/snapshot-creation.ts';
+import type { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
+import type { CreatedSnapshot } from '../snapshots/snapshot-records.ts';
 import type { Snapshots } from '../store/snapshots.ts';
 
 const MIB = 2 ** 20;

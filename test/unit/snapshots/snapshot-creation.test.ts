@@ -33,6 +33,28 @@ test('a snapshot is a row, an event and readable objects; unchanged content is n
   expect(snapshots.listByLineage(SESSION).length).toBe(2);
 });
 
+test('what a preview found and stored since the last snapshot counts for the next one', async () => {
+  const { sidecar, take, snapshotCreation } = snapshotFixture();
+  const preview = (): Promise<void> => snapshotCreation.withCurrentTree(SESSION, () => Promise.resolve());
+  sidecar.tree = { a: 'one' };
+  await take();
+  sidecar.tree = { a: 'one', b: 'two' };
+  const alone = await take({ label: 'alone' });
+  sidecar.tree = { a: 'one', b: 'three' };
+  await preview();
+  await preview();
+  const seen = await take({ label: 'seen by a preview' });
+  expect(seen.row.changedFiles).toBe(alone.row.changedFiles);
+  expect(seen.row.newBytes).toBeGreaterThanOrEqual(alone.row.newBytes);
+  // Changed and changed back.
+  sidecar.tree = { a: 'four', b: 'three' };
+  await preview();
+  sidecar.tree = { a: 'one', b: 'three' };
+  expect((await take({ reason: 'before-turn' })).row.id).toBe(seen.row.id);
+  const after = await take({ label: 'nothing changed' });
+  expect([after.row.changedFiles, after.row.newBytes]).toEqual([0, 0]);
+});
+
 test('without changes the newest snapshot is reused; a manual request makes it manual', async () => {
   const { sidecar, take, told } = snapshotFixture();
   sidecar.tree = { a: 'one' };
