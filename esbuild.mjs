@@ -176,6 +176,7 @@ const LATE = [
   'sessions/session-files.ts',
   'sessions/setting-labels.ts',
   'sessions/starter-profile.ts',
+  'setups/setup-runs.ts',
   'snapshots/format.ts',
   'snapshots/snapshot-actions.ts',
   'terminals/path-references.ts',

@@ -53,6 +53,7 @@ import { sessionsInWindow, trackSessionWindow } from './sessions/session-window.
 import { SessionsView } from './sessions/sessions-view.ts';
 import { UnreadTurns } from './sessions/unread-turns.ts';
 import { WindowSessionView } from './sessions/window-session-view.ts';
+import { SetupCommands } from './setups/commands.ts';
 import { SnapshotCommands } from './snapshots/commands.ts';
 import { registerModeDocuments } from './snapshots/mode-documents.ts';
 import { ResumeCommands } from './snapshots/resume-commands.ts';
@@ -158,6 +159,7 @@ export class Holdfast implements Disposable {
         ...own.add(new CheckCommands(connection, sessions)).handlers,
         ...own.add(new SearchCommands(connection, sessions, state)).handlers,
         ...new PolicyCommands(connection, sessions).handlers,
+        ...own.add(new SetupCommands(connection)).handlers,
         ...conflicts.handlers,
         ...new TransferCommands(connection, sessions).handlers,
         ...new HostCommands({ connection, program, extensionPath: context.extensionPath }).handlers,

@@ -7,6 +7,7 @@ import type { ConnectionState } from '../connection/state.ts';
 const SHOW_LOG = 'Show Log';
 const TRY_AGAIN = 'Try Again';
 const BUILD_IMAGES = 'Build Images';
+const SHOW_SETUP_LOG = 'Show Setup Log';
 const OPEN_THERE = 'Open It There';
 /** Characters of each part of an error. */
 const MAX_PART = 500;
@@ -23,7 +24,9 @@ export class Notifications {
   showError(error: HoldfastError): void {
     this.#log.error(`${error.code}: ${error.sentence}`, error.cause ?? '');
     const moved = movedTo(error);
+    const setup = profileOfSetup(error);
     this.#show(sentences(error), {
+      ...(setup === undefined ? {} : { [SHOW_SETUP_LOG]: ['holdfast.showSetupLog', setup] }),
       ...(moved === undefined ? {} : { [OPEN_THERE]: ['holdfast.openWorkspace', moved] }),
       ...(lacksOwnImage(error) ? { [BUILD_IMAGES]: 'holdfast.buildImages' } : {}),
       [SHOW_LOG]: 'holdfast.showLog',
@@ -76,6 +79,12 @@ function movedTo({ details }: HoldfastError): string | undefined {
   if (typeof place !== 'object' || place === null || !('session' in place)) return undefined;
   const { session } = place;
   return typeof session === 'string' && /^ses-[a-z2-7]{16}$/.test(session) ? session : undefined;
+}
+
+/** The profile of a setup that failed or took too long. */
+function profileOfSetup({ details }: HoldfastError): string | undefined {
+  const profile = details?.['setupOf'];
+  return typeof profile === 'string' ? profile : undefined;
 }
 
 /** Whether the missing image is one that *Build Images* can build. */

@@ -103,6 +103,8 @@ export const COMMANDS = {
   'holdfast.exportFiles': SANDBOX,
   'holdfast.allowHost': RECORDS,
   'holdfast.setSecret': RECORDS,
+  'holdfast.showSetupLog': RECORDS,
+  'holdfast.runSetup': SANDBOX,
   'holdfast.answerPermission': RECORDS,
   'holdfast.nextWaiting': RECORDS,
   'holdfast.chooseMode': RECORDS,

@@ -45,6 +45,7 @@ export const MODULES = {
     handoff: ['base', 'connection', 'commands', 'files', 'sessions'],
     policy: ['base', 'connection', 'commands', 'sessions', 'history'],
     page: ['base', 'connection', 'commands', 'files', 'sessions', 'snapshots'],
+    setups: ['base', 'connection', 'commands'],
     inbox: ['base', 'connection', 'commands', 'sessions'],
     home: ['base', 'connection', 'commands', 'sessions', 'page', 'inbox'],
     search: ['base', 'connection', 'commands', 'files', 'sessions'],

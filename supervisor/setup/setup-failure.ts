@@ -31,6 +31,7 @@ export function failureOf(
     return new HoldfastError('timeout', `The setup of ${at.profile} took too long`, {
       why: `it may take ${Math.round(at.limit / 1000)} s; \`setup.timeout\` allows more`,
       next,
+      details: { setupOf: at.profile },
       cause: error,
     });
   }
@@ -40,7 +41,7 @@ export function failureOf(
   return new HoldfastError('setup_failed', failure.message, {
     why: `${failure.why ?? ''}${said}`,
     next: failure.next ?? next,
-    details: { ...failure.details, profile: at.profile },
+    details: { ...failure.details, setupOf: at.profile },
     cause: error,
   });
 }
