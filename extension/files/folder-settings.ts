@@ -21,6 +21,10 @@ const FOLDER_SETTINGS = {
   'npm.fetchOnlinePackageInfo': false,
   'typescript.disableAutomaticTypeAcquisition': true,
   'js/ts.tsserver.automaticTypeAcquisition.enabled': false,
+  // The language server knows no folder but those of this machine, and would list them.
+  'typescript.suggest.paths': false,
+  'javascript.suggest.paths': false,
+  'js/ts.suggest.paths': false,
   ...sandboxTerminalSettings(),
 } as const;
 

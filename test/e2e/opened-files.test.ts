@@ -1,9 +1,10 @@
-import { writeFile } from 'node:fs/promises';
+import { chmod, readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
+import type { CodeServer } from '../editor/harness/code-server.ts';
 import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
 import { journey } from './harness/user.ts';
@@ -104,6 +105,50 @@ test('Emmet: Update Image Size, which would read an image of this machine or fet
       expect(await isOffered(person)).toBe(false);
       await person.open({ folder: person.server.remote(local) });
       expect(await isOffered(person)).toBe(true);
+    });
+  } finally {
+    await home.dispose();
+  }
+});
+
+test('PHP beside a trusted local folder: the php of this machine is asked about a path of this machine, and gets no text of the agent', async () => {
+  const home = await TestHome.create();
+  try {
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+    const created = await home.runJson(['session', 'create', 'shell', '--name', 'notes']);
+    const { id } = CreatedSchema.parse(created).session;
+    await home.runOk(['prompt', id, `echo '<?php system("id");' > /workspace/evil.php`]);
+    const local = await writeProject(home.projects, { 'own.php': '<?php\n' });
+    const mixed = join(home.projects, 'php.code-workspace');
+    const folders = [
+      { name: 'local', path: local },
+      { name: 'notes', uri: `holdfast://${id}/` },
+    ];
+    const programs = await writeProject(home.projects, {
+      php: `#!/bin/sh\ndir=\${0%/*}\nprintf '%s\\n' "$*" >> "$dir/arguments"\ntimeout 1 cat >> "$dir/input"\n`,
+    });
+    await chmod(join(programs, 'php'), 0o755);
+    const settings = { 'php.validate.executablePath': join(programs, 'php') };
+    await writeFile(mixed, JSON.stringify({ folders, settings }));
+    const said = async (name: string): Promise<string> =>
+      await readFile(join(programs, name), 'utf8').catch(() => '');
+    const options = {
+      home: home.path,
+      settings: TRUSTED,
+      open: (server: CodeServer) => ({ workspace: server.remote(mixed) }),
+    };
+    await journey('php', options, async (person) => {
+      await person.expandFolder('local');
+      await person.explorerRow('own.php').first().dblclick();
+      await expect
+        .poll(() => said('arguments'), { timeout: 60_000 })
+        .toContain(`-f ${join(local, 'own.php')}\n`);
+      await person.expandFolder('notes');
+      await person.expandFolder('workspace');
+      await person.explorerRow('evil.php').first().dblclick();
+      const asked = '-l -n -d display_errors=On -d log_errors=Off -f /workspace/evil.php\n';
+      await expect.poll(() => said('arguments'), { timeout: 60_000 }).toContain(asked);
+      expect(await said('input')).toBe('');
     });
   } finally {
     await home.dispose();

@@ -133,6 +133,45 @@ export function defineHostPaths(): void {
       assert.equal(other?.toString(), vscode.Uri.file(path).toString());
     });
 
+    it('completion of paths in TypeScript and JavaScript: lists no folder of this machine', async () => {
+      await writeFile(join(OUTSIDE, 'only-of-this-machine.ts'), 'export {};\n');
+      for (const name of ['completes.ts', 'completes.js']) {
+        const text = `import '${OUTSIDE}/';\nimport './';\n/// <reference path="${OUTSIDE}/" />\n`;
+        await writeText(`/workspace/${name}`, text);
+        const document = await vscode.workspace.openTextDocument(sessionUri(`/workspace/${name}`));
+        await vscode.window.showTextDocument(document);
+        for (const at of [`${OUTSIDE}/`, './']) {
+          const end = document.positionAt(text.indexOf(at) + at.length);
+          const found = await vscode.commands.executeCommand<vscode.CompletionList>(
+            'vscode.executeCompletionItemProvider',
+            document.uri,
+            end,
+            '/',
+          );
+          const labels = found.items.map(({ label }) => (typeof label === 'string' ? label : label.label));
+          assert.ok(!labels.some((label) => label.includes('only-of-this-machine')), labels.join(' '));
+        }
+      }
+    });
+
+    it('the schema that a JSON file names: a file of this machine is read, and only what is wrong with the JSON file is shown', async () => {
+      const schema = '{ "type": "array", "description": "words of this machine" }';
+      await writeFile(join(OUTSIDE, 'schema.json'), schema);
+      const uri = sessionUri('/workspace/names-a-schema.json');
+      const named = vscode.Uri.file(join(OUTSIDE, 'schema.json')).toString();
+      const text = `{ "$schema": "${named}", "a": 1 }\n`;
+      await writeText('/workspace/names-a-schema.json', text);
+      const document = await vscode.workspace.openTextDocument(uri);
+      await vscode.window.showTextDocument(document);
+      const problems = await waitUntil('what is wrong with the file', () => {
+        const found = vscode.languages.getDiagnostics(uri).map(({ message }) => message);
+        return found.length > 0 ? found : undefined;
+      });
+      assert.deepEqual(problems, ['Incorrect type. Expected "array".']);
+      assert.equal(document.getText(), text);
+      assert.equal(document.isDirty, false);
+    });
+
     it('Emmet, Update Image Size: takes the size, and nothing else, of an image of this machine', async () => {
       const path = join(OUTSIDE, 'of-this-machine.png');
       // The header of a PNG of 7 by 5, and what an image may say besides.
@@ -144,6 +183,23 @@ export function defineHostPaths(): void {
       editor.selection = new vscode.Selection(0, 3, 0, 3);
       await vscode.commands.executeCommand('editor.emmet.action.updateImageSize');
       assert.equal(document.getText(), `<img src="${path}" width="7" height="5">\n`);
+    });
+
+    it('notebooks, whose outputs VS Code runs: open as text, beside each other too', async () => {
+      const notebook = '{ "cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5 }\n';
+      const uris = ['one.ipynb', 'two.IPYNB'].map((name) => sessionUri(`/workspace/${name}`));
+      const activeInput = (): unknown => vscode.window.tabGroups.activeTabGroup.activeTab?.input;
+      for (const uri of uris) {
+        await vscode.workspace.fs.writeFile(uri, Buffer.from(notebook));
+        await vscode.commands.executeCommand('vscode.open', uri);
+        await waitUntil('the notebook as text', () => {
+          const input = activeInput();
+          return input instanceof vscode.TabInputText && input.uri.toString() === uri.toString();
+        });
+      }
+      await vscode.commands.executeCommand('vscode.diff', ...uris);
+      await waitUntil('the comparison as text', () => activeInput() instanceof vscode.TabInputTextDiff);
+      assert.deepEqual(vscode.workspace.notebookDocuments, []);
     });
 
     it('Copy Path: the path in the sandbox', async () => {
