@@ -166,6 +166,7 @@ const LATE = [
   'review/hunk-labels.ts',
   'review/review-comments.ts',
   'review/review-model.ts',
+  'review/review-since.ts',
   'review/why-line.ts',
   'search/replacement.ts',
   'search/search-query.ts',

@@ -152,7 +152,7 @@ export class Holdfast implements Disposable {
         ...new InboxCommands(connection, host, sessions).handlers,
         ...new HistoryCommands(sessions, unread, documents).handlers,
         ...new SnapshotCommands(connection, sessions).handlers,
-        ...new ReviewCommands(connection, sessions, reviews).handlers,
+        ...new ReviewCommands(connection, sessions, reviews, context.globalState).handlers,
         ...own.add(new WhyCommands(connection)).handlers,
         ...new HandoffCommands(connection, sessions, context.globalState).handlers,
         ...terminals.handlers,

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { devNull } from 'node:os';
 import { delimiter, isAbsolute } from 'node:path';
 import { HoldfastError } from '../protocol/errors.ts';
+import { isDiskFull } from './full-disk.ts';
 
 const MOST_OUTPUT = 256 * 2 ** 20;
 const MOST_ERRORS = 64 * 1024;
@@ -96,8 +97,15 @@ export class Git {
     const { accept = [0], what = `git ${command[0] ?? ''} failed` } = options;
     const { code, output, errors } = await this.#spawn(command, options);
     if (code !== null && accept.includes(code)) return { code, output };
+    const said = errors.toString('utf8').trim().slice(0, 2000);
+    if (await isDiskFull(this.folder, said)) {
+      throw new HoldfastError('no_space', what, {
+        why: `the disk is full; git says: ${said}`,
+        next: 'free some space and try again',
+      });
+    }
     throw new HoldfastError('conflict', what, {
-      why: `git says: ${errors.toString('utf8').trim().slice(0, 2000) || `exit code ${code}`}`,
+      why: `git says: ${said || `exit code ${code}`}`,
       next: 'nothing was changed; correct it and hand off again',
     });
   }

@@ -16,6 +16,7 @@ import type { HandoffConnection } from './changes.ts';
 import { commitTree, proposeMessage, withTrailers, writeTree } from './commit.ts';
 import { requireNoOtherFilters } from './filters.ts';
 import { requireFreeFolder, writeFolder } from './folder.ts';
+import { namingFullDisk } from './full-disk.ts';
 import { isBeingMade, type Journal, type JournalOf, Journals, whileRunning } from './journal.ts';
 import { formatPatch, withPrivateObjects } from './patch.ts';
 import type { HandoffPlan, PlannedChange } from './plan.ts';
@@ -75,7 +76,9 @@ export async function applyHandoff(
   plan: HandoffPlan,
   options: ApplyOptions,
 ): Promise<HandoffResult> {
-  return await whileRunning(plan.begun.handoff, () => new Handoff(connection, plan, options).run());
+  return await whileRunning(plan.begun.handoff, () =>
+    namingFullDisk('The changes were not handed over', () => new Handoff(connection, plan, options).run()),
+  );
 }
 
 class Handoff {

@@ -1,3 +1,4 @@
+import { namingFullDisk } from './full-disk.ts';
 import { lstat, realpath } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { HoldfastError } from '../protocol/errors.ts';
@@ -38,9 +39,11 @@ export async function undoHandoff(repository: Repository, options: UndoOptions):
       next: 'a patch or a folder is yours to delete',
     });
   }
-  const keptRef = await takeBack(repository, journal, options.force);
-  await new Journals(repository.commonDirectory).remove(journal.handoff);
-  return { journal, keptRef };
+  return await namingFullDisk('The handoff was not undone', async () => {
+    const keptRef = await takeBack(repository, journal, options.force);
+    await new Journals(repository.commonDirectory).remove(journal.handoff);
+    return { journal, keptRef };
+  });
 }
 
 /** The oldest first. What an interrupted handoff made can be undone as well, if it could not be taken back by itself. */

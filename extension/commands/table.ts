@@ -65,6 +65,7 @@ export const COMMANDS = {
   'holdfast.pinSnapshot': RECORDS,
   'holdfast.deleteSnapshot': RECORDS,
   'holdfast.reviewChanges': SANDBOX,
+  'holdfast.reviewChangesSince': SANDBOX,
   'holdfast.closeReview': ALWAYS,
   'holdfast.openChange': RECORDS,
   'holdfast.openAllChanges': RECORDS,

@@ -120,7 +120,10 @@ export class OpenReview implements Disposable {
   }
 
   /** Compares with the workspace as it is now. */
-  async refresh(base: { readonly base?: ReviewBase }, onProgress: (stage: string) => void): Promise<void> {
+  async refresh(
+    base: { readonly base?: ReviewBase; readonly upload?: string },
+    onProgress: (stage: string) => void,
+  ): Promise<void> {
     await this.#connection.call(
       'review/open',
       { session: this.session.id, ...base },

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ProgressLocation, Uri, commands, window } from 'vscode';
+import type { Memento } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Decision, ReviewFile, Verdict } from '../../protocol/review.ts';
@@ -17,6 +18,8 @@ import { goToNeighbour, openAllChanges, openChange } from './change-editors.ts';
 import { activeChange, shownChange } from './change-uri.ts';
 import type { OpenReview } from './open-review.ts';
 import type { OpenReviews } from './open-reviews.ts';
+import { chooseBase } from './review-since.ts';
+import type { ChosenBase } from './review-since.ts';
 import { hunkAt, inReviewOrder, isUndecided, needsCare, partsIn } from './review-model.ts';
 
 const STATUS_MS = 5_000;
@@ -27,16 +30,20 @@ export class ReviewCommands {
   readonly #connection: Connection;
   readonly #sessions: SessionList;
   readonly #reviews: OpenReviews;
+  readonly #state: Memento;
 
-  constructor(connection: Connection, sessions: SessionList, reviews: OpenReviews) {
+  /** `state`: that of all windows. */
+  constructor(connection: Connection, sessions: SessionList, reviews: OpenReviews, state: Memento) {
     this.#connection = connection;
     this.#sessions = sessions;
     this.#reviews = reviews;
+    this.#state = state;
   }
 
   get handlers() {
     return {
       'holdfast.reviewChanges': (target, base) => this.#open(target, base),
+      'holdfast.reviewChangesSince': (target) => this.#openSince(target),
       'holdfast.closeReview': (target) => this.#close(target),
       'holdfast.openChange': (...targets) => this.#openChange(targets),
       'holdfast.openAllChanges': (target) => this.#openAll(target),
@@ -60,13 +67,25 @@ export class ReviewCommands {
     const session = await this.#pick(target, 'Review Changes');
     if (session === undefined) return undefined;
     const base = ReviewBaseSchema.safeParse(given);
+    return await this.#show(session, base.success ? { base: base.data } : {});
+  }
+
+  /** As `#open`, compared with what the person chooses. */
+  async #openSince(target: unknown): Promise<number | undefined> {
+    const given = this.#reviews.all.find(({ control }) => control === target)?.session.id;
+    const session = await this.#pick(given ?? target, 'Review Changes Since');
+    if (session === undefined) return undefined;
+    const chosen = await chooseBase({ connection: this.#connection, state: this.#state }, session);
+    return chosen === undefined ? undefined : await this.#show(session, chosen);
+  }
+
+  async #show(session: Session, base: Partial<ChosenBase>): Promise<number> {
     const isNew = this.#reviews.of(session.id) === undefined;
     const review = this.#reviews.open(session);
     try {
       await window.withProgress(
         { location: ProgressLocation.Notification, title: `Reviewing ${titleOf(session)}` },
-        (progress) =>
-          review.refresh(base.success ? { base: base.data } : {}, (message) => progress.report({ message })),
+        (progress) => review.refresh(base, (message) => progress.report({ message })),
       );
     } catch (error) {
       if (isNew) this.#reviews.close(session.id);

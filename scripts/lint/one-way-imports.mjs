@@ -41,7 +41,7 @@ export const MODULES = {
     sessions: ['base', 'connection', 'commands', 'files'],
     history: ['base', 'connection', 'commands', 'files', 'sessions'],
     snapshots: ['base', 'connection', 'commands', 'files', 'sessions'],
-    review: ['base', 'connection', 'commands', 'files', 'sessions', 'history', 'snapshots'],
+    review: ['base', 'connection', 'commands', 'files', 'sessions', 'history', 'snapshots', 'handoff'],
     handoff: ['base', 'connection', 'commands', 'files', 'sessions'],
     policy: ['base', 'connection', 'commands', 'sessions', 'history'],
     page: ['base', 'connection', 'commands', 'files', 'sessions', 'snapshots'],
