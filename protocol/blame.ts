@@ -11,6 +11,8 @@ export const BLAME_LIMITS = {
   versions: 500,
   /** Bytes of all compared versions. */
   comparedBytes: 256 * 2 ** 20,
+  /** Renames of the file that are followed. */
+  renames: 20,
   /** Ranges of one answer. */
   ranges: 1000,
   /** Turns that an origin names. */

@@ -14,6 +14,7 @@ import type { TextComparison } from '../text-comparison.ts';
 import { bytesOf, type StoredVersion, versionAt } from './file-versions.ts';
 import { type Cause, causeBetween, type StoredState } from './intervals.ts';
 import { LineOrigins, type OriginRange } from './line-origins.ts';
+import { renamedFrom } from './renamed-from.ts';
 import { type SessionStates, type SessionStatesOptions, statesOf } from './session-states.ts';
 
 /** How much of a turn's input is read to find its prompt, which may be inside JSON. */
@@ -99,6 +100,7 @@ export class Blames {
     const lines = lineStarts(live.bytes).length - 1;
     const origins = new LineOrigins<Origin>(lines);
     const slices = new TimeSlice(signal);
+    const isThere = (other: string): Promise<boolean> => this.#isThere(session.id, other, signal);
     await this.#options.trees.use(session.lineage, async (reader) => {
       /** The text that was reached, and the first state that has it; null: now. */
       let text: Text = {
@@ -109,10 +111,20 @@ export class Blames {
       let to: StoredState | null = null;
       let versions = 0;
       let compared = 0;
+      /** What the file was called then. */
+      let name = path;
+      let renames = 0;
       for (const from of states.toReversed()) {
         if (origins.open === 0) return;
         if (slices.isUsedUp) await slices.yieldToEventLoop();
-        const version = await versionAt(reader, from.root, path);
+        let version = await versionAt(reader, from.root, name);
+        if (version.is === 'absent' && renames < BLAME_LIMITS.renames) {
+          const trees = { from: from.root, to: to?.root ?? null, path: name };
+          const earlier = await renamedFrom(reader, trees, { bytes: live.bytes, isThere }, slices);
+          if (earlier !== null) version = await versionAt(reader, from.root, earlier);
+          name = earlier ?? name;
+          renames += 1;
+        }
         if (version.is === 'unknown') continue;
         const origin = { cause: causeBetween(from, to, turns), from, to };
         if (version.is === 'absent') {
@@ -141,6 +153,17 @@ export class Blames {
       origins.finish({ cause: causeBetween(null, to, turns), from: null, to });
     });
     return { lines, ranges: origins.ranges(), startedAt };
+  }
+
+  /** Whether the workspace has a file there; what cannot be read may be one. */
+  async #isThere(sessionId: string, path: string, signal?: AbortSignal): Promise<boolean> {
+    try {
+      await this.#options.readLive(sessionId, path, signal);
+      return true;
+    } catch (error) {
+      if (!(error instanceof HoldfastError) || !error.code.startsWith('file_')) throw error;
+      return error.code !== 'file_not_found' && error.code !== 'file_not_a_directory';
+    }
   }
 
   /** Null if one of the texts cannot be read, or the older one has too many lines: other states may know more. */

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Blame } from '../../../protocol/blame.ts';
+import { HoldfastError } from '../../../protocol/errors.ts';
 import { Blames } from '../../../supervisor/reviews/blame/blames.ts';
 import {
   causeBetween,
@@ -35,6 +36,7 @@ function fixture() {
     },
     readLive: (_session, path) => {
       const found: unknown = (base.sidecar.tree as Record<string, unknown>)[path.slice('/workspace/'.length)];
+      if (found === undefined) return Promise.reject(new HoldfastError('file_not_found', 'gone'));
       const bytes = Buffer.isBuffer(found) ? found : Buffer.from(String(found));
       const version = createHash('sha256').update(bytes).digest('hex');
       return Promise.resolve({ bytes, version, size: bytes.length });
@@ -67,8 +69,8 @@ function fixture() {
       event('turn.ended', n);
     },
     /** What each line says about itself. */
-    origins: async (): Promise<string[]> => {
-      const { ranges, origins } = await blame();
+    origins: async (asked: { readonly path?: string } = {}): Promise<string[]> => {
+      const { ranges, origins } = await blame(asked);
       return ranges.flatMap(({ start: from, end, origin }) => {
         const { kind, isExact, turns } = origins[origin] ?? { kind: 'none', isExact: false, turns: [] };
         const of = turns.map(({ id }) => [0, 1, 2].find((n) => turnId(n) === id) ?? '?').join('');
@@ -229,5 +231,34 @@ describe('what ran between two states', () => {
   test.each(cases)('%s', (_title, from, to, turns, expected) => {
     const { kind, isExact, turns: ids } = causeBetween(from, to, turns);
     expect([`${kind}${isExact ? '' : '?'}`, ...ids].join(' ')).toBe(expected);
+  });
+});
+
+describe('a renamed file', () => {
+  const OLD = lines('one', 'two', 'three', 'four', 'five', 'six');
+
+  test('keeps the origins of its lines, as it is and with an edit, and its new lines are of the turn that renamed it', async () => {
+    const at = fixture();
+    at.write({ 'was.ts': OLD, other: 'other\n' });
+    await at.turn(0, { 'was.ts': OLD.replace('two', 'TWO'), other: 'other\n' });
+    await at.turn(1, { 'now.ts': OLD.replace('two', 'TWO'), other: 'other\n' });
+    // Nothing is stored after the rename yet.
+    const here = { path: '/workspace/now.ts' };
+    expect(await at.origins(here)).toEqual(['start', 'turn0?', 'start', 'start', 'start', 'start']);
+    await at.take();
+    expect(await at.origins(here)).toEqual(['start', 'turn0?', 'start', 'start', 'start', 'start']);
+    await at.turn(2, { a: OLD.replace('two', 'TWO').replace('six', 'SIX'), other: 'other\n' });
+    expect(await at.origins()).toEqual(['start', 'turn0?', 'start', 'start', 'start', 'turn2?']);
+    await at.take({ label: 'after the edit' });
+    expect(await at.origins()).toEqual(['start', 'turn0?', 'start', 'start', 'start', 'turn2?']);
+  });
+
+  test('is one that went: a copy is new, and so is a file that only looks a little like another', async () => {
+    const at = fixture();
+    at.write({ was: OLD, small: lines('one', 'x', 'y', 'z', 'w', 'v') });
+    await at.turn(0, { was: OLD, a: OLD });
+    expect(new Set(await at.origins())).toEqual(new Set(['turn0?']));
+    await at.take();
+    expect(new Set(await at.origins())).toEqual(new Set(['turn0?']));
   });
 });
