@@ -35,9 +35,11 @@ function fixture() {
       },
     },
     readLive: (_session, path) => {
-      const found: unknown = (base.sidecar.tree as Record<string, unknown>)[path.slice('/workspace/'.length)];
+      const found = (base.sidecar.tree as Record<string, string | Buffer | undefined>)[
+        path.slice('/workspace/'.length)
+      ];
       if (found === undefined) return Promise.reject(new HoldfastError('file_not_found', 'gone'));
-      const bytes = Buffer.isBuffer(found) ? found : Buffer.from(String(found));
+      const bytes = Buffer.isBuffer(found) ? found : Buffer.from(found);
       const version = createHash('sha256').update(bytes).digest('hex');
       return Promise.resolve({ bytes, version, size: bytes.length });
     },
