@@ -176,7 +176,7 @@ export interface ImageFacts {
   readonly bytes: number;
   /** It is a prepared image of any home, or made from one. */
   readonly isPrepared: boolean;
-  /** It came from a registry, or went to one. */
+  /** It came from a registry, or went to one; where that cannot be seen, its registry has it now. */
   readonly isPublished: boolean;
   /** It has instructions that run in the build of an image that begins with it. */
   readonly hasTriggers: boolean;

@@ -1,16 +1,12 @@
-import { request, createServer } from 'node:http';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import Docker from 'dockerode';
 import { pack } from 'tar-stream';
 import { expect, onTestFinished, test } from 'vitest';
-import { z } from 'zod';
 import { BUILD_DOCKERFILE, type PreparedImage } from '../../supervisor/engine/port.ts';
+import { AlteredEngine } from '../engine-harness/altered-engine.ts';
 import { EngineFixture } from '../engine-harness/engine-fixture.ts';
+import { FakeRegistry } from '../engine-harness/fake-registry.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
 import { TestHome } from '../setup/test-home.ts';
 
@@ -67,56 +63,12 @@ test('the steps of a build may write so much together, whatever later ones remov
   });
 });
 
-/** The engine of this machine, as one without the classic builder describes itself. */
-async function engineWithoutBuilder(): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'holdfast-engine-'));
-  const socketPath = join(folder, 'engine.sock');
-  const server = createServer((asked, answer) => {
-    const { method, url, headers } = asked;
-    const inner = request({ socketPath: '/var/run/docker.sock', method, path: url, headers }, (reply) => {
-      if (!/^\/version\b/.test(url ?? '')) {
-        answer.writeHead(reply.statusCode ?? 500, reply.headers);
-        answer.flushHeaders();
-        reply.pipe(answer);
-        return;
-      }
-      void buffer(reply).then((bytes) => {
-        const version = z
-          .looseObject({ Components: z.array(z.looseObject({})) })
-          .parse(JSON.parse(bytes.toString()));
-        answer.setHeader('Content-Type', 'application/json');
-        answer.end(JSON.stringify({ ...version, Components: [{ Name: 'Podman Engine', Version: '4.3.1' }] }));
-      });
-    });
-    inner.on('error', () => answer.destroy());
-    answer.on('close', () => inner.destroy());
-    asked.pipe(inner);
-  });
-  // What an engine answers to `attach` is no HTTP any more.
-  server.on('upgrade', (asked, socket) => {
-    const inner = connect('/var/run/docker.sock');
-    const lines = asked.rawHeaders.flatMap((name, at, all) =>
-      at % 2 === 0 ? [`${name}: ${all[at + 1] ?? ''}`] : [],
-    );
-    inner.write([`${asked.method ?? ''} ${asked.url ?? ''} HTTP/1.1`, ...lines, '', ''].join('\r\n'));
-    inner.pipe(socket).pipe(inner);
-    for (const [one, other] of [
-      [inner, socket],
-      [socket, inner],
-    ] as const)
-      one.on('error', () => undefined).once('close', () => other.destroy());
-  });
-  await new Promise<void>((resolve) => void server.listen(socketPath, resolve));
-  onTestFinished(async () => {
-    server.closeAllConnections();
-    server.close();
-    await rm(folder, { recursive: true, force: true });
-  });
-  return socketPath;
-}
-
 test('an engine without the classic builder answers not_supported, and what to do', async () => {
-  const home = await TestHome.create({ DOCKER_HOST: `unix://${await engineWithoutBuilder()}` });
+  const engine = await AlteredEngine.start((path, answer) =>
+    path === '/version' ? { ...answer, Components: [{ Name: 'Podman Engine', Version: '4.3.1' }] } : answer,
+  );
+  onTestFinished(() => engine.dispose());
+  const home = await TestHome.create({ DOCKER_HOST: `unix://${engine.socketPath}` });
   onTestFinished(() => home.dispose());
   const project = await writeProject(home.projects, {
     ...shellProject('built', 'dockerfile: Dockerfile\n'),
@@ -127,4 +79,39 @@ test('an engine without the classic builder answers not_supported, and what to d
   expect(stderr).toContain('not_supported: The Dockerfile of built cannot be built');
   expect(stderr).toContain('does not have the classic builder');
   expect(stderr).toContain('name it in `image`');
+});
+
+test('a digest of its own proves no registry, where every image has one: a registry has to know it', async () => {
+  const registry = await FakeRegistry.start(1000);
+  const { reference } = registry;
+  const name = reference.replace(/:1$/, '');
+  const published = { Id: '', RepoDigests: [''] };
+  const local = { Id: `sha256:${'1'.repeat(64)}`, RepoDigests: [`${name}@sha256:${'1'.repeat(64)}`] };
+  let said: object = {};
+  const engine = await AlteredEngine.start((path, answer) =>
+    path.startsWith('/images/') ? { ...answer, ...said } : answer,
+  );
+  onTestFinished(() => engine.dispose());
+  const home = new EngineFixture({ image: 'none', env: { DOCKER_HOST: `unix://${engine.socketPath}` } });
+  onTestFinished(() => home.close());
+  const { images } = home.engine;
+  await images.pull(reference, () => undefined, new AbortController().signal);
+  onTestFinished(() => docker.getImage(reference).remove({ force: true }));
+  const isPublished = async () => (await images.facts(reference))?.isPublished;
+
+  // The classic store.
+  expect(await isPublished()).toBe(true);
+  said = { RepoDigests: [] };
+  expect(await isPublished()).toBe(false);
+  // That of containerd: the id is the digest.
+  const [digest = ''] = (await docker.getImage(reference).inspect()).RepoDigests;
+  published.RepoDigests = [digest];
+  published.Id = digest.slice(digest.indexOf('@') + 1);
+  said = published;
+  expect(await isPublished()).toBe(true);
+  said = local;
+  expect(await isPublished()).toBe(false);
+  said = published;
+  await registry.close();
+  expect(await isPublished()).toBe(false);
 });

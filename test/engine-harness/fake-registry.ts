@@ -73,9 +73,10 @@ export class FakeRegistry {
 
   #answer(url: string, method: string, response: ServerResponse): void {
     if (url === '/v2/') return void response.end('{}');
-    if (url.startsWith(`/v2/${this.name}/manifests/`) && /(:1|\/1|sha256:.*)$/.test(url)) {
+    const own = digest(Buffer.from(this.#manifest));
+    if ([`/v2/${this.name}/manifests/1`, `/v2/${this.name}/manifests/${own}`].includes(url)) {
       response.setHeader('content-type', MANIFEST);
-      response.setHeader('docker-content-digest', digest(Buffer.from(this.#manifest)));
+      response.setHeader('docker-content-digest', own);
       response.setHeader('content-length', Buffer.byteLength(this.#manifest));
       return void response.end(method === 'HEAD' ? undefined : this.#manifest);
     }

@@ -17,6 +17,7 @@ import type { Containers, EngineTimeouts } from './containers.ts';
 import { engineUnavailable, EngineRefusal, isRefusal } from './errors.ts';
 import { LABEL, type Naming } from './labels.ts';
 import { bytesOfSteps, diskLimitError, watchDisk } from './setup-disk.ts';
+import { isOfBuild } from './images.ts';
 import { BuildImagesReply, ImageReply, parseReply } from './replies.ts';
 
 /** How often the containers of a build are looked at, and how often they are measured. */
@@ -24,6 +25,8 @@ const WATCH_MS = 300;
 const MEASURE_MS = 3000;
 /** How long an engine may take to end a build that was cancelled. */
 const END_MS = 20_000;
+/** How often nothing of an ended build may be found before it is taken for gone. */
+const QUIET_ROUNDS = 4;
 const CPU_PERIOD = 100_000;
 const OPEN_FILES = 16_384;
 
@@ -82,6 +85,7 @@ export class ImageBuilds {
     ]);
     const { repository, tag } = naming.preparedImage(id);
     const reference = `${repository}:${tag}`;
+    let isDone = false;
     try {
       signal.throwIfAborted();
       const { memoryBytes, cpus } = sandbox.limits;
@@ -112,6 +116,7 @@ export class ImageBuilds {
       const made = await this.#inspect(what, reference);
       if ((await written()) > diskBytes) throw diskLimitError(diskBytes);
       const bytes = Math.max(0, (made.Size ?? 0) - baseBytes);
+      isDone = true;
       return { reference, imageId: made.Id, bytes };
     } catch (error) {
       await containers.removeImage(reference).catch(() => undefined);
@@ -121,15 +126,25 @@ export class ImageBuilds {
       ended.abort();
       await watching;
       await this.#endContainers(what, id);
-      await this.removeLeftovers((one) => one === id);
+      await this.#removeStepImages(id, isDone);
+    }
+  }
+
+  /** The engine may still be storing a step that was ended. */
+  async #removeStepImages(setupId: string, isDone: boolean): Promise<void> {
+    const until = performance.now() + END_MS;
+    for (let quiet = 0; quiet < (isDone ? 1 : QUIET_ROUNDS) && performance.now() < until;) {
+      const found = await this.removeLeftovers((one) => one === setupId);
+      quiet = found === 0 || isDone ? quiet + 1 : 0;
+      if (!isDone) await sleep(WATCH_MS);
     }
   }
 
   /**
    * Removes what builds made on the way and nothing needs, of those setups that the function names. Untagged images on which another
-   * one is built stay.
+   * one is built stay. Returns how many there were.
    */
-  async removeLeftovers(isLeft: (setupId: string) => boolean): Promise<void> {
+  async removeLeftovers(isLeft: (setupId: string) => boolean): Promise<number> {
     const { timeouts, naming } = this.#options;
     const what = 'Cannot remove what is left of a build';
     const api = await this.#options.api();
@@ -138,7 +153,8 @@ export class ImageBuilds {
     const reply = await api.json({ what, method: 'GET', path, query, timeoutMs: timeouts.queryMs });
     const images = parseReply(BuildImagesReply, what, reply)
       .filter(({ RepoTags }) => (RepoTags ?? []).every((tag) => tag === '<none>:<none>'))
-      .filter(({ Labels }) => Labels?.[LABEL.role] === 'setup' && isLeft(Labels[LABEL.session] ?? ''))
+      // Without its name the image itself is of no use either: a build that is ended then has not named it yet.
+      .filter(({ Labels }) => isOfBuild(Labels?.[LABEL.role]) && isLeft(Labels?.[LABEL.session] ?? ''))
       .sort((one, other) => other.Created - one.Created);
     // Those of one second are in no order: a second pass finds what the first could not remove.
     let left = images.map(({ Id }) => Id);
@@ -146,6 +162,7 @@ export class ImageBuilds {
       before = left.length;
       left = await this.#removeImages(api, what, left);
     }
+    return images.length;
   }
 
   /** Those that something needs, and therefore stay. */

@@ -6,10 +6,12 @@ import { missingImageError } from './helper-containers.ts';
 import type { EngineTimeouts } from './containers.ts';
 import { EngineRefusal, isRefusal } from './errors.ts';
 import { LABEL } from './labels.ts';
-import { ImageReply, PullLine, parseReply } from './replies.ts';
+import { DistributionReply, ImageReply, PullLine, parseReply } from './replies.ts';
 
 /** A pull without any progress for this long has stalled. */
 const STALLED_MS = 120_000;
+/** Names of one image that registries are asked for. */
+const MOST_ASKED = 3;
 
 export class DockerImages implements EngineImages {
   readonly #api: () => Promise<DockerApi>;
@@ -46,10 +48,35 @@ export class DockerImages implements EngineImages {
       id: image.Id,
       bytes: image.Size ?? 0,
       isPrepared: isOfBuild(labels[LABEL.role]),
-      isPublished: (image.RepoDigests ?? []).length > 0,
+      isPublished: await this.#isPublished(image),
       hasTriggers: (image.Config?.OnBuild ?? []).length > 0,
       hasVolumes: Object.keys(image.Config?.Volumes ?? {}).length > 0,
     };
+  }
+
+  /**
+   * In the classic store only a pull or a push gives an image a digest. In that of containerd every image has one, which is its id: there
+   * a registry has to know it.
+   */
+  async #isPublished({ Id, RepoDigests }: z.infer<typeof ImageReply>): Promise<boolean> {
+    const digests = RepoDigests ?? [];
+    if (!digests.some((digest) => digest.endsWith(`@${Id}`))) return digests.length > 0;
+    for (const digest of digests.slice(0, MOST_ASKED)) if (await this.#isInRegistry(digest)) return true;
+    return false;
+  }
+
+  /** False also if the registry cannot be asked. `digest`: NAME@sha256:… */
+  async #isInRegistry(digest: string): Promise<boolean> {
+    const what = `Cannot ask the registry for ${digest}`;
+    try {
+      requireValidReference(digest);
+      const api = await this.#api();
+      const call = { method: 'GET', path: `/distribution/${digest}/json` } as const;
+      const answer = await api.json({ what, ...call, timeoutMs: this.#timeouts.operationMs });
+      return digest.endsWith(`@${parseReply(DistributionReply, what, answer).Descriptor.digest}`);
+    } catch {
+      return false;
+    }
   }
 
   async pull(reference: string, progress: (layer: PullProgress) => void, signal: AbortSignal): Promise<void> {
@@ -171,7 +198,7 @@ export class PullTally {
 type PullLineShape = ReturnType<typeof PullLine.parse>;
 
 /** Also what a build makes on its way has all that its steps wrote. */
-function isOfBuild(role: string | undefined): boolean {
+export function isOfBuild(role: string | undefined): boolean {
   return role === 'prepared' || role === 'setup';
 }
 

@@ -76,6 +76,8 @@ export const ImageReply = z.object({
 export const ImageListReply = z.array(
   z.object({ Id: z.string(), RepoTags: z.array(z.string()).nullish(), Labels }),
 );
+/** What a registry says of an image. */
+export const DistributionReply = z.object({ Descriptor: z.object({ digest: z.string() }) });
 export const BuildImagesReply = z.array(
   z.object({
     Id: z.string(),
