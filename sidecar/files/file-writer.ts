@@ -1,18 +1,13 @@
-import { closeSync, constants, fstatSync, linkSync, openSync, renameSync } from 'node:fs';
+import { constants, fstatSync, linkSync, openSync, renameSync } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { WriteResult } from '../../protocol/files.ts';
 import { errnoOf } from './directory.ts';
+import { DirectorySyncs } from './directory-syncs.ts';
 import type { Native } from './native.ts';
 import { identityOf, OpenFile, openRegular } from './open-file.ts';
 import { versionConflict } from './read.ts';
 import { openName, O_PATH, type Place } from './resolver.ts';
-import {
-  unlinkTemporaryName,
-  StagedFile,
-  syncFile,
-  type TemporaryName,
-  type TemporaryNames,
-} from './staged-file.ts';
+import { unlinkTemporaryName, StagedFile, type TemporaryName, type TemporaryNames } from './staged-file.ts';
 import { systemError } from './file-errors.ts';
 import { toFileStat } from './stat.ts';
 import { MAX_HASHED_BYTES, contentVersion, versionOf } from './version.ts';
@@ -57,6 +52,7 @@ export interface WriterOptions {
 export class FileWriter {
   readonly #native: Native | null;
   readonly #intents: WriteIntents;
+  readonly #directories = new DirectorySyncs();
   /** False once the file system has refused to swap names. */
   #canExchange: boolean;
 
@@ -133,7 +129,7 @@ export class FileWriter {
       if (current === null) {
         if (staged.isLost) break;
         if (!this.#place(staged, place.directory, place.name)) continue;
-        await syncDirectory(place);
+        await this.#directories.sync(place.directory);
         return await written(staged, version, { created: true, hardlinked: false });
       }
       const expected = await this.#expectedOf(current, text, precondition, version);
@@ -146,7 +142,7 @@ export class FileWriter {
       staged.setAttributes(Number(mode & PERMISSIONS), Number(gid));
       const swapped = await this.#replace(staged, place, place.name, expected);
       if (swapped === null) continue;
-      await syncDirectory(place);
+      await this.#directories.sync(place.directory);
       return await written(staged, version, { created: false, hardlinked: swapped.hardlinked });
     }
     throw systemError('EAGAIN', 'rename');
@@ -354,20 +350,4 @@ async function written(
     version === undefined ? await versionOf(file) : { version, stat: fstatSync(file.fd, { bigint: true }) };
   const { size, mtimeMs, mtimeNs } = toFileStat(looked.stat);
   return { version: looked.version, size, mtimeMs, mtimeNs, ...facts };
-}
-
-/** Syncs the directory entry. If the directory cannot be opened, the entry is written when the system gets to it. */
-async function syncDirectory({ directory }: Place): Promise<void> {
-  let fd: number;
-  try {
-    fd = openSync(directory.selfPath, constants.O_RDONLY | constants.O_DIRECTORY);
-  } catch (error) {
-    if (errnoOf(error) === 'EACCES') return;
-    throw error;
-  }
-  try {
-    await syncFile(fd);
-  } finally {
-    closeSync(fd);
-  }
 }

@@ -69,6 +69,8 @@ export function sidecarOptions(
       `HOLDFAST_SESSION=${spec.sessionId}`,
       'HOME=/tmp',
       'LANG=C.UTF-8',
+      // Its threads wait for the disk most of their time.
+      'UV_THREADPOOL_SIZE=16',
       ...(isAlone ? ['HOLDFAST_WITHOUT_AGENT=1'] : []),
     ],
     Labels: labels,
