@@ -87,7 +87,7 @@ try {
       unit: 'MB/s',
       peer: { name: 'Squid', value: rate(downloads['squid']) },
       ratio: ourRate / rate(downloads['squid']),
-      target: { atLeast: 0.5 },
+      target: { atLeast: 0.6 },
       samples: rounds,
     });
   }

@@ -8,9 +8,12 @@ const PICTURES = {
   'begin.png': 'home-first-run-dark.png',
   'begin-light.png': 'home-first-run-light.png',
   'resume.png': 'resume-dark.png',
+  'resume-light.png': 'resume-light.png',
   'workspace.png': 'workspace-dark.png',
+  'workspace-light.png': 'workspace-light.png',
   'conflict.png': 'conflict-dark.png',
-  'compare.png': 'turn-diff-dark.png',
+  'compare.png': 'session-page-restored-dark.png',
+  'compare-light.png': 'session-page-restored-light.png',
   'search.png': 'search-light.png',
   'allow.png': 'allow-host-light.png',
 };

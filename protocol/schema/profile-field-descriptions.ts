@@ -128,7 +128,8 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'permissions.*.rules.*.path':
     'All paths of the call match this, below /workspace; * stands for any characters.',
   'permissions.*.rules.*.command': 'The command matches this; * stands for any characters.',
-  runtime: 'Container runtime of the engine, such as runsc.',
+  runtime:
+    "Container runtime of the engine. Default: the engine's own. Only runc is tested; gVisor (runsc) is refused.",
   idle: 'What happens to idle sessions.',
   'idle.pause': `A session is paused after this time and keeps its memory; default 5m. ${DURATION}`,
   'idle.stop': `The containers are stopped after this time and the workspace is kept; default 1h. ${DURATION}`,

@@ -45,14 +45,7 @@ export class Doctor {
       status.reachable ? this.#guarded('engine', () => this.#engine()) : Promise.resolve([]),
       status.reachable ? this.#guarded('sessions', () => this.#sessions()) : Promise.resolve([]),
     ]);
-    return [
-      ...parts.flat(),
-      warning(
-        'storage limit',
-        '`workspace.limit` and `limits.home` are soft limits, because no project quotas are set: turns and writes by clients are refused beyond them, but a running turn can fill the disk of the home',
-        'put HOLDFAST_HOME on its own file system if you do not trust your agents',
-      ),
-    ];
+    return parts.flat();
   }
 
   /** A check that fails to run is a finding, and the other checks continue. */

@@ -14,6 +14,8 @@ export interface MachineFacts {
     readonly inodes: number;
   } | null;
   readonly inotify: { readonly instances: number; readonly watches: number; readonly used: number } | null;
+  /** The file system of the home is mounted with project quotas; null where that is unknown. */
+  readonly projectQuotas: boolean | null;
   /** AF_VSOCK sockets, between a hypervisor and its virtual machines, are available. */
   readonly vsock: boolean;
 }
@@ -43,6 +45,7 @@ export function machineChecks(facts: MachineFacts): Check[] {
     ...diskChecks(facts.disk),
     ...inotifyCheck(facts.inotify),
     ...vsockCheck(facts.vsock),
+    storageLimitCheck(facts.projectQuotas),
   ];
 }
 
@@ -55,6 +58,22 @@ function vsockCheck(vsock: boolean): Check[] {
       'AF_VSOCK sockets are available and belong to no network namespace; sandboxes cannot open them while `system calls` is ok',
     ),
   ];
+}
+
+function storageLimitCheck(projectQuotas: boolean | null): Check {
+  const soft =
+    'turns and writes by clients are refused beyond `workspace.limit` and `limits.home`, but a running turn can fill the disk of the home';
+  return projectQuotas === true
+    ? warning(
+        'storage limit',
+        `${soft}: its file system is mounted with project quotas, and Holdfast sets none`,
+        'give HOLDFAST_HOME a project and a hard quota (`chattr -R +P -p NUMBER`, `setquota -P` or `xfs_quota`) if you do not trust your agents',
+      )
+    : warning(
+        'storage limit',
+        `${soft}: its file system is mounted without project quotas`,
+        'put HOLDFAST_HOME on its own file system if you do not trust your agents',
+      );
 }
 
 function nodeCheck(version: string): Check {

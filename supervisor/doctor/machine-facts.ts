@@ -1,16 +1,45 @@
 import { existsSync } from 'node:fs';
-import { readdir, readFile, readlink, stat, statfs } from 'node:fs/promises';
+import { readdir, readFile, readlink, realpath, stat, statfs } from 'node:fs/promises';
 import type { MachineFacts } from './machine-checks.ts';
 
 export async function readMachineFacts(home: string): Promise<MachineFacts> {
-  const [status, disk, inotify] = await Promise.all([stat(home), diskFacts(home), inotifyFacts()]);
+  const [status, disk, inotify, mounts] = await Promise.all([
+    stat(home),
+    diskFacts(home),
+    inotifyFacts(),
+    // Only Linux has it.
+    readFile('/proc/self/mountinfo', 'utf8').catch(() => null),
+  ]);
   return {
     node: process.versions.node,
     home: { path: home, mode: status.mode, mine: status.uid === (process.getuid?.() ?? status.uid) },
     disk,
     inotify,
+    projectQuotas: mounts === null ? null : hasProjectQuotas(mounts, await realpath(home)),
     vsock: existsSync('/dev/vsock'),
   };
+}
+
+/** Whether the file system at `path` is mounted with project quotas. `mounts`: /proc/self/mountinfo. `path`: without links. */
+export function hasProjectQuotas(mounts: string, path: string): boolean {
+  let deepest = '';
+  let found = false;
+  for (const line of mounts.split('\n')) {
+    // See proc_pid_mountinfo(5): the mount point is the fifth field; after a lone dash come type, source and options.
+    const [place = '', rest = ''] = line.split(' - ');
+    const point = unescapeOctal(place.split(' ')[4] ?? '');
+    const isAbove = point !== '' && (path === point || path.startsWith(point === '/' ? point : `${point}/`));
+    // A later mount at the same place hides the earlier one.
+    if (!isAbove || point.length < deepest.length) continue;
+    deepest = point;
+    const options = (rest.split(' ')[2] ?? '').split(',');
+    found = ['prjquota', 'pquota'].some((option) => options.includes(option));
+  }
+  return found;
+}
+
+function unescapeOctal(text: string): string {
+  return text.replace(/\\([0-7]{3})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 8)));
 }
 
 async function diskFacts(home: string): Promise<MachineFacts['disk']> {

@@ -5,6 +5,9 @@ import type { Engine } from '../engine/port.ts';
 import type { WrittenTree } from './tree-writer.ts';
 import type { UploadedProject } from './uploads.ts';
 
+/** The supervisor connects to a socket of the sidecar, which gVisor keeps inside. */
+const UNREACHABLE = /^(runsc|gvisor)/i;
+
 /** Checks that the engine is reachable and supports the profile. Errors: `engine_unavailable`, `not_supported`. */
 export async function requireEngine(engine: Engine, profile: Profile): Promise<void> {
   const status = engine.status().reachable ? engine.status() : await engine.probe();
@@ -20,6 +23,12 @@ export async function requireEngine(engine: Engine, profile: Profile): Promise<v
       why: `the engine has no runtime "${profile.runtime}"; it has ${runtimes.join(', ')}`,
       next: 'set `runtime: default`, or add that runtime to the engine',
       details: { runtimes: [...runtimes] },
+    });
+  }
+  if (UNREACHABLE.test(profile.runtime)) {
+    throw new HoldfastError('not_supported', `The profile ${profile.name} cannot be deployed`, {
+      why: `the runtime "${profile.runtime}" (gVisor) lets nobody outside reach the sockets that a sandbox makes, and is not tested`,
+      next: 'set `runtime: default`',
     });
   }
   if (profile.workspace?.backing === 'directory' && !localPaths) {

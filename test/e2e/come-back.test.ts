@@ -33,10 +33,13 @@ test('a person makes a session, works, stops it, and finds everything again', as
       await person.page.locator('.sidebar .monaco-list-row', { hasText: 'Earlier' }).first().waitFor();
       await person.screenshot('sessions-dark');
 
-      await person.runCommand('Agent: Resume Session');
-      await person.pickItem('counter');
-      await person.quickPick('Clean').first().waitFor();
-      await person.screenshot('resume-dark');
+      const askHow = async (): Promise<void> => {
+        await person.runCommand('Agent: Resume Session');
+        await person.pickItem('counter');
+        await person.quickPick('Clean').first().waitFor();
+      };
+      await person.screenshotInBothThemes('resume', 200, askHow);
+      await askHow();
       await person.pickItem('Same files');
 
       // The window shows the workspace now, and the file is there.
@@ -52,7 +55,7 @@ test('a person makes a session, works, stops it, and finds everything again', as
         .first()
         .waitFor();
       await person.editorLine('2').first().waitFor();
-      await person.screenshot('workspace-dark');
+      await person.screenshotInBothThemes('workspace', 220);
       await person.clearToasts();
 
       // What the turn did is compared with what was before it, and taken back.

@@ -64,14 +64,14 @@ test('a person compares two snapshots on the page, restores one, and forks anoth
     await home.runOk(['exec', session, '--', 'sh', '-c', 'echo four > /workspace/word']);
     await page.getByRole('button', { name: 'Restore…' }).click();
     const preview = page.getByRole('region', { name: 'Preview of the restore' });
-    await preview.getByText('1 changed').waitFor();
+    await preview.getByText('2 changed').waitFor();
     await person.screenshot('session-page-restore-preview-dark');
     await preview.getByRole('button', { name: 'Restore', exact: true }).click();
     await expect.poll(word, SEEN).toBe('one');
     await page.getByText('Goes on from “echo two').waitFor();
     await page.getByRole('button', { name: 'Before a restore' }).waitFor();
     await person.clearToasts();
-    await person.screenshot('session-page-restored-dark');
+    await person.screenshotInBothThemes('session-page-restored', 640);
 
     await title('three words').click();
     await page.getByRole('button', { name: 'Pin', exact: true }).click();

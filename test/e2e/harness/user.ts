@@ -9,7 +9,10 @@ const THEMES = {
   light: 'Default Light Modern',
   contrast: 'Default High Contrast',
 } as const;
+const TOGGLE_THEME = 'Preferences: Toggle between Light/Dark Themes';
 const MENU_MS = 400;
+/** What a page needs to be drawn in another theme. */
+const DRAWN_MS = 500;
 const COMMAND_MS = 4_000;
 const COMMAND_TRIES = 6;
 const CLICK_MS = 3_000;
@@ -42,6 +45,8 @@ export class User {
       env: { HOLDFAST_HOME: options.home, ...options.env },
       settings: {
         'workbench.colorTheme': THEMES[colorScheme],
+        'workbench.preferredDarkColorTheme': THEMES.dark,
+        'workbench.preferredLightColorTheme': THEMES.light,
         'window.dialogStyle': 'custom',
         ...options.settings,
       },
@@ -281,6 +286,28 @@ export class User {
   /** `height`: of the top part that the picture shows, pixels; all of it if it is not given. */
   async screenshot(name: string, height?: number): Promise<void> {
     await this.#workbench.screenshot(name, height);
+  }
+
+  /** `NAME-dark` and `NAME-light`, in a window that is dark. `show` brings back what the change of the theme closes. */
+  async screenshotInBothThemes(
+    name: string,
+    height: number,
+    show: () => Promise<void> = async () => undefined,
+  ): Promise<void> {
+    await show();
+    await this.screenshot(`${name}-dark`, height);
+    await this.#toggleTheme('vs');
+    await show();
+    await this.screenshot(`${name}-light`, height);
+    await this.#toggleTheme('vs-dark');
+  }
+
+  /** `kind`: the class of the workbench afterwards. */
+  async #toggleTheme(kind: 'vs' | 'vs-dark'): Promise<void> {
+    await this.page.keyboard.press('Escape');
+    await this.runCommand(TOGGLE_THEME);
+    await this.page.locator(`.monaco-workbench.${kind}`).waitFor();
+    await this.page.waitForTimeout(DRAWN_MS);
   }
 
   /** Runs a step. If it fails, takes a screenshot and adds the notifications of VS Code to the error. */

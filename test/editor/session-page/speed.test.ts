@@ -12,6 +12,9 @@ const EVENTS_PER_SECOND = 500;
 /** The extension sends a batch when the page has drawn the one before. */
 const BATCHES_PER_SECOND = 20;
 
+/** How long a page is watched on which nothing happens. */
+const IDLE_MS = 5000;
+
 const MeasuredSchema = z.tuple([z.number(), z.array(z.number()), z.number()]);
 
 const items = (from: number, to: number): ConversationItem[] =>
@@ -96,3 +99,60 @@ test.runIf(SOAK)(
     }
   },
 );
+
+test.runIf(SOAK)('100,000 events take no more memory than 10,000', { timeout: 600_000 }, async () => {
+  const harness = await PageHarness.open({ chromium: editorPaths().chromium });
+  try {
+    const heap = await heapOf(harness);
+    await harness.send('state', running());
+    await harness.send('begin', page([prompt(1, 'Tell a long story.')]));
+    let sent = 0;
+    const send = async (total: number): Promise<number> => {
+      for (; sent < total; sent += 500) {
+        const changed = Array.from({ length: 500 }, (_, n) => message(10 + sent + n, `Event ${sent + n}`));
+        await harness.send('changed', { batch: sent / 500 + 1, items: changed, chunks: [] });
+      }
+      await harness.drawn();
+      return await heap();
+    };
+    const [few, many] = [await send(10_000), await send(100_000)];
+    const mib = (bytes: number): string => (bytes / 2 ** 20).toFixed(1);
+    printInSoak(`heap of the page: ${mib(few)} MiB after 10,000 events, ${mib(many)} MiB after 100,000`);
+    expect(many).toBeLessThan(1.5 * few + 5 * 2 ** 20);
+  } finally {
+    await harness.close();
+  }
+});
+
+test.runIf(SOAK)('a page on which nothing happens uses no processor time', { timeout: 120_000 }, async () => {
+  const harness = await PageHarness.open({ chromium: editorPaths().chromium });
+  try {
+    await harness.send('state', state());
+    await harness.send('begin', page(items(0, 100), { total: 100 }));
+    await harness.drawn();
+    const cdp = await harness.page.context().newCDPSession(harness.page);
+    await cdp.send('Performance.enable');
+    const busyMs = async (): Promise<number> => {
+      const { metrics } = await cdp.send('Performance.getMetrics');
+      return 1000 * (metrics.find(({ name }) => name === 'TaskDuration')?.value ?? Number.NaN);
+    };
+    // What follows the first paint is over.
+    await harness.page.waitForTimeout(2000);
+    const before = await busyMs();
+    await harness.page.waitForTimeout(IDLE_MS);
+    const share = (100 * ((await busyMs()) - before)) / IDLE_MS;
+    printInSoak(`idle page: ${share.toFixed(2)} % of a processor`);
+    expect(share).toBeLessThan(1);
+  } finally {
+    await harness.close();
+  }
+});
+
+/** Bytes that the page's script holds, after the garbage is collected. */
+async function heapOf({ page: shown }: PageHarness): Promise<() => Promise<number>> {
+  const cdp = await shown.context().newCDPSession(shown);
+  return async () => {
+    await cdp.send('HeapProfiler.collectGarbage');
+    return (await cdp.send('Runtime.getHeapUsage')).usedSize;
+  };
+}

@@ -7,6 +7,7 @@ import {
   isOlder,
 } from '../../../supervisor/doctor/engine-checks.ts';
 import { machineChecks, type MachineFacts } from '../../../supervisor/doctor/machine-checks.ts';
+import { hasProjectQuotas } from '../../../supervisor/doctor/machine-facts.ts';
 
 const ENGINE: EngineFacts = {
   version: '27.3.1',
@@ -29,6 +30,7 @@ const MACHINE: MachineFacts = {
   home: { path: '/home/ada/.holdfast', mode: 0o40700, mine: true },
   disk: { type: 0xef53, freeBytes: 50 * 2 ** 30, totalBytes: 100 * 2 ** 30, freeInodes: 900, inodes: 1000 },
   inotify: { instances: 128, watches: 200_000, used: 3 },
+  projectQuotas: false,
   vsock: false,
 };
 
@@ -37,8 +39,37 @@ const ofMachine = (facts: Partial<MachineFacts>) => machineChecks({ ...MACHINE, 
 const bad = (checks: ReturnType<typeof factChecks>) =>
   checks.filter(({ status }) => status !== 'ok').map(({ name, status }) => `${status} ${name}`);
 
-test('a healthy machine has no findings', () => {
-  expect(bad([...ofEngine({}), ...ofMachine({})])).toEqual([]);
+/** Limits of disk use are soft everywhere. */
+const SOFT = 'warning storage limit';
+const badOf = (facts: Partial<MachineFacts>) => bad(ofMachine(facts)).filter((found) => found !== SOFT);
+
+test('a healthy machine has no findings but that limits of disk use are soft', () => {
+  expect(bad([...ofEngine({}), ...ofMachine({})])).toEqual([SOFT]);
+});
+
+describe('project quotas', () => {
+  const mounts = [
+    '21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro',
+    '35 21 8:2 / /home rw,relatime shared:2 - xfs /dev/sdb1 rw,attr2,prjquota',
+    '36 35 8:3 / /home/ada rw,noatime - ext4 /dev/sdc1 rw',
+    '37 21 8:4 / /mnt/a\\040disk rw - ext4 /dev/sdd1 rw,prjquota',
+  ].join('\n');
+
+  test.each([
+    ['/home/bea/.holdfast', true],
+    ['/home/ada/.holdfast', false],
+    ['/homes/ada', false],
+    ['/var/lib', false],
+    ['/mnt/a disk', true],
+  ])('%s: %s', (path, found) => expect(hasProjectQuotas(mounts, path)).toBe(found));
+
+  test('are named by the doctor where the home has them', () => {
+    const finding = (projectQuotas: boolean | null) =>
+      ofMachine({ projectQuotas }).find(({ name }) => name === 'storage limit');
+    expect(finding(true)).toMatchObject({ next: expect.stringContaining('setquota') as string });
+    expect(finding(false)).toMatchObject({ next: expect.stringContaining('own file system') as string });
+    expect(finding(null)).toEqual(finding(false));
+  });
 });
 
 describe('the engine', () => {
@@ -93,7 +124,7 @@ describe('the machine', () => {
     ],
     ['few watches', { inotify: { instances: 128, watches: 8192, used: 0 } }, 'warning inotify'],
   ])('%s', (_, facts, found) => {
-    expect(bad(ofMachine(facts))).toEqual([found]);
+    expect(badOf(facts)).toEqual([found]);
   });
 
   test.each([
@@ -109,11 +140,11 @@ describe('the machine', () => {
       freeInodes: 900,
       inodes: 1000,
     };
-    expect(bad(ofMachine({ disk }))).toEqual([found]);
+    expect(badOf({ disk })).toEqual([found]);
   });
 
   test('without free inodes the disk is full, however many bytes are free', () => {
     const disk = { type: 0xef53, freeBytes: 2 ** 40, totalBytes: 2 ** 41, freeInodes: 1, inodes: 1000 };
-    expect(bad(ofMachine({ disk }))).toEqual(['problem disk space']);
+    expect(badOf({ disk })).toEqual(['problem disk space']);
   });
 });

@@ -67,7 +67,12 @@ class FakeEngine {
     return this.status();
   }
   capabilities() {
-    return { pause: 'freezer', execAttach: true, localPaths: false, runtimes: ['runc'] } as const;
+    return {
+      pause: 'freezer',
+      execAttach: true,
+      localPaths: false,
+      runtimes: ['runc', 'runsc-debug'],
+    } as const;
   }
   async publishCode(profile: string, version: number): Promise<void> {
     if (this.failing === 'publish') throw new HoldfastError('engine_error', 'It broke');
@@ -311,6 +316,7 @@ describe('deploy', () => {
     ],
     ['an image that is nowhere', () => write('two', 'image: bad/image\n'), 'image_not_found'],
     ['the default image missing', () => (engine.present = new Set()), 'image_not_found'],
+    ['gVisor, which the engine has', () => write('two', 'runtime: runsc-debug\n'), 'not_supported'],
     ['a runtime the engine has not', () => write('two', 'runtime: runsc\n'), 'not_supported'],
     [
       'a directory where the engine sees none',
