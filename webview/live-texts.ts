@@ -11,6 +11,9 @@ export interface LiveText {
   readonly text: string;
 }
 
+/** Messages whose stored bytes are known, the newest ones: the chunks of older ones came long ago. */
+const MAX_STORED = 1000;
+
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
@@ -45,6 +48,8 @@ export class LiveTexts {
     if (role !== 'agent' && role !== 'thought') return;
     const key = keyOf({ turnId, message, role });
     this.#stored.set(key, Math.max(this.#stored.get(key) ?? 0, item.start + item.bytes));
+    const [oldest] = this.#stored.keys();
+    if (this.#stored.size > MAX_STORED && oldest !== undefined) this.#stored.delete(oldest);
     const live = this.#texts.get(key);
     if (live !== undefined) this.#keep(key, live);
   }

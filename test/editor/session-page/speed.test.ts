@@ -118,7 +118,7 @@ test.runIf(SOAK)('100,000 events take no more memory than 10,000', { timeout: 60
     const [few, many] = [await send(10_000), await send(100_000)];
     const mib = (bytes: number): string => (bytes / 2 ** 20).toFixed(1);
     printInSoak(`heap of the page: ${mib(few)} MiB after 10,000 events, ${mib(many)} MiB after 100,000`);
-    expect(many).toBeLessThan(1.5 * few + 5 * 2 ** 20);
+    expect(many).toBeLessThan(1.2 * few + 2 ** 20);
   } finally {
     await harness.close();
   }
