@@ -1,11 +1,5 @@
 import type { Socket } from 'node:net';
-import {
-  type EgressReason,
-  HOST_MACHINE,
-  isLoopback,
-  type RuleOrigin,
-  formatHostPattern,
-} from '../../protocol/egress.ts';
+import { HOST_MACHINE } from '../../protocol/egress.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { canonicalizeHost } from '../../protocol/host-name.ts';
 import type { MessageChannel } from '../../protocol/wire/message-channel.ts';
@@ -20,12 +14,16 @@ import {
 import type { Log } from '../base/log.ts';
 import { ClientLink } from './client-link.ts';
 import { couple, join } from './couple.ts';
-import { decide, type Rule } from './decide.ts';
-import { resolveAllowedAddresses, dialFirst, DialError } from './dial.ts';
-import type { EgressEventAggregator } from './event-aggregator.ts';
-import type { Policies } from './policies.ts';
+import { decide } from './decide.ts';
+import {
+  type DialledConnection,
+  GateDialer,
+  type GateDialerOptions,
+  refused,
+  type Refused,
+  type Target,
+} from './gate-dialer.ts';
 import { ReadBuffer } from './read-buffer.ts';
-import type { ResolveName } from './resolver.ts';
 import type { Tunnel } from './tunnel.ts';
 
 /** Maximum connections of one session; further ones are reset. */
@@ -35,15 +33,6 @@ const MOST_TUNNELS = 1024;
  * is frozen is noticed sooner, by its pulse.
  */
 const GRACE_MS = 60_000;
-
-/** A person means their own machine, but a program in the sandbox addresses the sandbox. */
-const LOOPBACK_HINT = `; in a sandbox this address is the sandbox itself, and your machine is ${HOST_MACHINE.name}`;
-
-const WHY: Record<'no_rule' | 'other_port' | 'denied', string> = {
-  no_rule: 'no rule names it',
-  other_port: 'the rule for this host is for another port',
-  denied: 'a rule denies it',
-};
 
 const ESTABLISHED = 'HTTP/1.1 200 Connection established\r\n\r\n';
 
@@ -67,57 +56,34 @@ export interface ProxyConnections {
   openServer(id: number): Promise<MessageChannel>;
 }
 
-export interface SessionGateOptions {
-  readonly sessionId: string;
-  readonly policies: Policies;
-  readonly resolve: ResolveName;
+export interface SessionGateOptions extends GateDialerOptions {
   readonly proxy: ProxyConnections;
-  readonly aggregator: EgressEventAggregator;
   readonly log: Log;
 }
 
-/** The destination of a connection, in canonical form. */
-interface Target {
-  readonly host: string;
-  readonly port: number;
-}
-
 /** State of one connection of the sandbox. */
-interface GateConnection {
-  readonly tunnel: Tunnel;
-  readonly ending: AbortController;
+interface GateConnection extends DialledConnection {
   /** Runs while the process is expected to say something. */
   limit: NodeJS.Timeout | undefined;
-  /** Set once it is allowed. */
-  going: AllowedConnection | null;
   /** `head`: nothing is known yet. `tunnel`: the client has its 200, and its first words are read. */
   stage: 'head' | 'deciding' | 'tunnel' | 'plain' | 'over';
   /** Of a tunnel whose first words are read. */
   server: { readonly upstream: Socket; readonly intake: ReadBuffer; readonly lost: () => void } | null;
 }
 
-interface AllowedConnection extends Target {
-  readonly method: string;
-  readonly rule: Rule;
-  readonly address: string;
-  /** What its rules carry besides HTTP and TLS that names the host. */
-  readonly tcp: boolean;
-  readonly ech: boolean;
-}
-
-type Refused = Extract<Answer, { answer: 'refused' }>;
-
 /**
- * The way out of one session. A process of its own reads what the sandbox sends and says what is asked for; this class
- * decides whether and where it is forwarded, dials, and reports. What the process says is checked like what the sandbox
- * says: it can ask for nothing that the sandbox could not ask for.
+ * The egress of one session. A process of its own reads what the sandbox sends and says what is asked for. `GateDialer` decides
+ * whether and where it is forwarded, and dials; this class obeys the process and joins the two connections. What the process says is
+ * checked like what the sandbox says: it can ask for nothing that the sandbox could not ask for.
  */
 export class SessionGate {
   readonly #options: SessionGateOptions;
+  readonly #dialer: GateDialer;
   readonly #connections = new Set<GateConnection>();
 
   constructor(options: SessionGateOptions) {
     this.#options = options;
+    this.#dialer = new GateDialer(options);
   }
 
   /** Adopts a connection of the sandbox. */
@@ -135,7 +101,7 @@ export class SessionGate {
   async #forward(connection: GateConnection, port: number): Promise<void> {
     const { tunnel } = connection;
     const intake = new ReadBuffer();
-    const dialled = await this.#dial(connection, { host: HOST_MACHINE.name, port }, 'TCP', intake);
+    const dialled = await this.#dialer.dial(connection, { host: HOST_MACHINE.name, port }, 'TCP', intake);
     if (dialled === null) return;
     if ('answer' in dialled) {
       tunnel.destroy();
@@ -150,7 +116,7 @@ export class SessionGate {
   #adopt(tunnel: Tunnel): GateConnection | null {
     tunnel.on('error', () => tunnel.destroy());
     if (this.#connections.size >= MOST_TUNNELS) {
-      this.#report('denied', null, '', 'too_many', null);
+      this.#dialer.report('denied', null, '', 'too_many', null);
       tunnel.destroy();
       return null;
     }
@@ -174,7 +140,7 @@ export class SessionGate {
 
   /** Records that the sidecar reset `count` connections because there were too many. */
   recordRefused(count: number): void {
-    this.#report('denied', null, '', 'too_many', null, null, { count });
+    this.#dialer.report('denied', null, '', 'too_many', null, null, { count });
   }
 
   /** Applies changed rules: closes connections that they no longer allow. */
@@ -248,7 +214,7 @@ export class SessionGate {
       else {
         link.release();
         const intake = new ReadBuffer();
-        const dialled = await this.#dial(connection, { host, port }, method, intake);
+        const dialled = await this.#dialer.dial(connection, { host, port }, method, intake);
         await this.#passPlain(connection, dialled, intake, id, answer);
       }
     } else if (request.say === 'request' && stage === 'tunnel' && going !== null && !going.tcp) {
@@ -268,7 +234,7 @@ export class SessionGate {
       this.#dropServer(connection);
       link.release();
       this.#over(connection);
-      this.#report('denied', null, request.method, request.reason, null);
+      this.#dialer.report('denied', null, request.method, request.reason, null);
     } else if (request.say === 'misused' && stage === 'tunnel' && going !== null) {
       this.#dropServer(connection);
       connection.going = null;
@@ -276,7 +242,7 @@ export class SessionGate {
       const { reason, serverName } = request;
       const named = serverName === undefined ? undefined : canonicalizeHost(serverName);
       const asked = named === undefined || 'refused' in named ? {} : { serverName: named.host };
-      this.#report('denied', going, 'CONNECT', reason, going.rule, going.address, asked);
+      this.#dialer.report('denied', going, 'CONNECT', reason, going.rule, going.address, asked);
     } else this.#distrust(connection);
   }
 
@@ -287,7 +253,7 @@ export class SessionGate {
   ): Promise<void> {
     const { tunnel } = connection;
     const intake = new ReadBuffer();
-    const upstream = await this.#dial(connection, target, 'CONNECT', intake);
+    const upstream = await this.#dialer.dial(connection, target, 'CONNECT', intake);
     const { going } = connection;
     if (upstream === null) return;
     if ('answer' in upstream) {
@@ -370,53 +336,6 @@ export class SessionGate {
     answer({ answer: 'dialled', tcp: false, ech: false });
   }
 
-  /** Decides and connects if allowed. Null if the client has gone. */
-  async #dial(
-    connection: GateConnection,
-    target: Target,
-    method: string,
-    intake: ReadBuffer,
-  ): Promise<Socket | Refused | null> {
-    const { policies, sessionId, resolve } = this.#options;
-    const deny = (refusal: Refused, rule: Rule | null, address: string | null = null): Refused | null => {
-      const failed = refusal.reason === 'not_resolved' || refusal.reason === 'not_reached';
-      this.#report(failed ? 'failed' : 'denied', refusal, method, refusal.reason, rule, address);
-      return connection.tunnel.destroyed ? null : refusal;
-    };
-    const { host, port } = target;
-    const verdict = policies.decide(sessionId, host, port);
-    if (!verdict.allowed) {
-      const { reason, allow, rule } = verdict;
-      const why = isLoopback(host) ? WHY[reason] + LOOPBACK_HINT : WHY[reason];
-      return deny(refused(target, reason, why, allow), rule);
-    }
-    const { rule, tcp, ech } = verdict;
-    try {
-      const addresses = await resolveAllowedAddresses(host, port, policies.rulesOf(sessionId), resolve);
-      const [address] = addresses;
-      if (address === undefined || connection.ending.signal.aborted) return null;
-      const going = { host, port, method, rule, address, tcp, ech };
-      connection.going = going;
-      this.#report('allowed', target, method, null, rule, address);
-      const dialled = await dialFirst(addresses, port, connection.ending.signal, intake.onread);
-      connection.going = { ...going, address: dialled.address };
-      if (!connection.tunnel.destroyed) return dialled.socket;
-      dialled.socket.destroy();
-      return null;
-    } catch (error) {
-      if (!(error instanceof DialError)) {
-        if (connection.ending.signal.aborted) return null;
-        throw error;
-      }
-      // A connection that was never made has no end event.
-      connection.going = null;
-      const { reason, address, message } = error;
-      const named = reason === 'private_address' && address !== null;
-      const allow = named ? formatHostPattern({ host: address, wildcard: false, port }) : null;
-      return deny(refused(target, reason, message, allow), rule, address);
-    }
-  }
-
   /** Gives the process so long to say something. */
   #expect(connection: GateConnection, ms: number): void {
     clearTimeout(connection.limit);
@@ -446,7 +365,7 @@ export class SessionGate {
       tunnel.destroy();
       return;
     }
-    this.#report('failed', null, '', 'no_proxy', null);
+    this.#dialer.report('failed', null, '', 'no_proxy', null);
     tunnel.end(NO_PROXY);
     tunnel.resume();
     const timer = setTimeout(() => tunnel.destroy(), FINAL_RESPONSE_MS);
@@ -464,35 +383,7 @@ export class SessionGate {
   #ended({ going, tunnel }: GateConnection): void {
     if (going === null) return;
     const { bytesIn, bytesOut } = tunnel;
-    this.#report('ended', going, going.method, null, going.rule, going.address, { bytesIn, bytesOut });
-  }
-
-  #report(
-    decision: 'allowed' | 'denied' | 'failed' | 'ended',
-    target: (Target & { readonly allow?: string | null }) | null,
-    method: string,
-    reason: EgressReason | null,
-    rule: Rule | null,
-    address: string | null = null,
-    { count = 1, ...more }: { count?: number; bytesIn?: number; bytesOut?: number; serverName?: string } = {},
-  ): void {
-    if (decision === 'denied' && rule?.quiet === true) return;
-    const from: RuleOrigin | null = rule?.from ?? null;
-    const seen = {
-      decision,
-      host: target?.host ?? '',
-      port: target?.port ?? 0,
-      method,
-      rule: rule === null ? null : formatHostPattern(rule.pattern),
-      from,
-      reason,
-      address,
-      allow: target?.allow ?? null,
-      bytesIn: 0,
-      bytesOut: 0,
-      ...more,
-    };
-    this.#options.aggregator.add(seen, count);
+    this.#dialer.report('ended', going, going.method, null, going.rule, going.address, { bytesIn, bytesOut });
   }
 
   /** An internal failure ends its connection and is logged. */
@@ -505,9 +396,4 @@ export class SessionGate {
       tunnel.destroy();
     });
   }
-}
-
-function refused(target: Target, reason: EgressReason, why: string, allow: string | null): Refused {
-  const { host, port } = target;
-  return { answer: 'refused', reason, why, host, port, allow };
 }
