@@ -35,7 +35,9 @@ export function applyPreset(value: unknown): unknown {
 }
 
 function isNamed({ credential }: Preset, credentials: unknown): boolean {
-  return Array.isArray(credentials) && credentials.includes(credential.name);
+  const isOne = (entry: unknown): boolean =>
+    entry === credential.name || (isMapping(entry) && entry['preset'] === credential.name);
+  return Array.isArray(credentials) && credentials.some(isOne);
 }
 
 function isMapping(value: unknown): value is Record<string, unknown> {

@@ -3,6 +3,7 @@ import { mkdir, rename, rm } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
+import { credentialsOf } from '../../protocol/credentials.ts';
 import type { ProjectOrigin } from '../../protocol/deploy.ts';
 import { type DeployResult, DeployResultSchema, type IgnoredFiles } from '../../protocol/deploy-result.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
@@ -302,7 +303,19 @@ export class Deploys {
 
   #warnings(profile: Profile): string[] {
     const { localPaths } = this.#options.engine.capabilities();
-    return findProfileWarnings(profile, localPaths ? totalmem() : null);
+    return [
+      ...findProfileWarnings(profile, localPaths ? totalmem() : null),
+      ...this.#missingSecrets(profile),
+    ];
+  }
+
+  #missingSecrets(profile: Profile): string[] {
+    return credentialsOf(profile)
+      .filter(({ secret }) => !this.#options.hasSecret(profile.name, secret))
+      .map(
+        ({ host, secret }) =>
+          `The secret ${secret} is not set, and requests to ${host} are refused until it is: holdfast secret set ${secret}`,
+      );
   }
 
   /** Cancels an unfinished undeploy of an earlier supervisor: a new deploy means that the profile is wanted. */

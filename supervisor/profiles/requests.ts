@@ -31,6 +31,8 @@ export interface ProfileServiceOptions {
   readonly mutex: KeyedMutex;
   /** Forgets what people added to a profile, with its undeploy; in the same transaction. */
   readonly forgetProfile: (profile: string) => void;
+  /** Whether sessions of the profile have a secret of this name. */
+  readonly hasSecret: (profile: string, name: string) => boolean;
   /** An undeploy frees space, so its writes must succeed on a full disk. */
   readonly reserve: Pick<DiskReserve, 'retryOnFullDisk'>;
   /** Prepares the image of a profile with a setup. */

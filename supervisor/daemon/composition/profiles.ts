@@ -14,6 +14,7 @@ export function createProfiles(below: StorageLayer & NetworkLayer & SessionLayer
       policies.forgetProfile(profile);
       secrets.forgetProfile(profile);
     },
+    hasSecret: (profile, name) => secrets.describe(profile, name)?.state === 'usable',
     sessions: {
       sessionsOf: (profile) => sessionService.sessionsOf(profile),
       deleteSession: async (sessionId) => {

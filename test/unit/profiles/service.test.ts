@@ -140,6 +140,7 @@ function serviceOptions(): ProfileServiceOptions {
         rows = rows.filter((row) => row.id !== id);
       },
     },
+    hasSecret: (_profile, name) => name === 'OPENAI_API_KEY',
     forgetProfile: (profile) => policies().forgetProfile(profile),
     reserve: new DiskReserve(home),
     setups: {
@@ -210,6 +211,14 @@ describe('deploy', () => {
     expect(versions()).toEqual(['2']);
     expect(existsSync(home.deployedSource('counter', 1))).toBe(false);
     expect(engine.published).toEqual(['counter/1', 'counter/2']);
+  });
+
+  test('says which secrets of its credentials are not set', async () => {
+    write('one', 'credentials: [openai, anthropic]\n');
+    const { warnings } = await deploy();
+    expect(warnings).toEqual([
+      'The secret ANTHROPIC_API_KEY is not set, and requests to api.anthropic.com are refused until it is: holdfast secret set ANTHROPIC_API_KEY',
+    ]);
   });
 
   test('stays as it is when its setup makes another image', async () => {
