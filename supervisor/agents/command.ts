@@ -73,9 +73,9 @@ export const commandDriver = (config: Extract<AgentConfig, { protocol: 'command'
     }
     const why =
       exitCode === 127
-        ? `${program} was not found in the image`
+        ? `${program}, or a program that it started, was not found in the image`
         : exitCode === 126
-          ? `${program} cannot be run`
+          ? `${program}, or a program that it started, cannot be run`
           : exitCode > 128
             ? `it was ended by signal ${String(exitCode - 128)}`
             : undefined;

@@ -79,9 +79,9 @@ export function agentEndedOutcome(
 ): AgentTurnOutcome {
   const reason =
     exitCode === 127
-      ? `${command} was not found in the image`
+      ? `${command}, or a program that it started, was not found in the image`
       : exitCode === 126
-        ? `${command} cannot be run`
+        ? `${command}, or a program that it started, cannot be run`
         : exitCode === null || exitCode > 128
           ? 'something killed it'
           : `it ended with exit code ${exitCode}`;
