@@ -12,14 +12,6 @@ export function defineActivation(): void {
       assert.equal(extension().isActive, true);
     });
 
-    it('runs beside the supervisor: in a remote window, as with Remote-SSH, on the machine at the other end', function () {
-      // Only a window in a browser has another machine here: its server, as Remote-SSH starts one.
-      if (vscode.env.uiKind !== vscode.UIKind.Web) this.skip();
-      assert.equal(extension().extensionKind, vscode.ExtensionKind.Workspace);
-      assert.notEqual(vscode.env.remoteName, undefined);
-      assert.equal(vscode.workspace.workspaceFolders?.[0]?.uri.scheme, 'file');
-    });
-
     it('has not loaded the second bundle by then', async () => {
       await extension().activate();
       // This window shows no session.

@@ -38,6 +38,13 @@ export function defineHosts(): void {
     before(() => extension().activate());
     after(() => vscode.commands.executeCommand('workbench.action.closeAllEditors'));
 
+    it('is shown by an extension that runs in the server of a remote window, as with Remote-SSH', function () {
+      // A VS Code for the desktop has no server here.
+      if (vscode.env.uiKind !== vscode.UIKind.Web) this.skip();
+      assert.equal(extension().extensionKind, vscode.ExtensionKind.Workspace);
+      assert.notEqual(vscode.env.remoteName, undefined);
+    });
+
     it('has files that are read and saved there', async () => {
       await writeText('/workspace/notes.md', 'written here\n');
       assert.equal(await farShell('cat /workspace/notes.md'), 'written here\n');
