@@ -31,6 +31,7 @@ const MAX_MESSAGE_CHARACTERS = 1000;
 /** Longer than any line: VS Code clips the range to the line. */
 const WHOLE_LINE = 1000;
 const SHOW_OUTPUT = 'Show Output';
+const RUN_AGAIN = 'Run Again';
 
 export interface CheckResult {
   readonly name: string;
@@ -65,8 +66,16 @@ export class CheckRuns implements Disposable {
     this.#owned.dispose();
   }
 
-  /** Runs all checks, or the one with this name, one after the other. Returns the results. */
-  async run(session: Session, of: CheckSubject, name: string | undefined): Promise<CheckResult[]> {
+  /**
+   * Runs all checks, or the one with this name, one after the other; `again`: also those that passed on the same tree before. Returns
+   * the results.
+   */
+  async run(
+    session: Session,
+    of: CheckSubject,
+    name: string | undefined,
+    again = false,
+  ): Promise<CheckResult[]> {
     const { checks } = await this.#connection.call('check/list', { session: session.id, of });
     const chosen = checks.filter((one) => name === undefined || one.name === name);
     if (chosen.length === 0) {
@@ -77,6 +86,7 @@ export class CheckRuns implements Disposable {
       return [];
     }
     this.#clear(session.id);
+    let cached = 0;
     const results = await window.withProgress(
       {
         location: ProgressLocation.Notification,
@@ -89,12 +99,14 @@ export class CheckRuns implements Disposable {
           progress.report({ message: sanitize(check.name), increment: 100 / (chosen.length + 1) });
           const report = (stage: string): void =>
             progress.report({ message: `${sanitize(check.name)}: ${stage}` });
-          finished.push(await this.#check(session, of, check, { token, report }));
+          const result = await this.#check(session, of, check, { again, token, report });
+          if (result.cached) cached += 1;
+          finished.push(result.shown);
         }
         return finished;
       },
     );
-    this.#report(session, of, results);
+    this.#report(session, of, results, { cached, runAgain: () => this.run(session, of, name, true) });
     return results;
   }
 
@@ -102,16 +114,23 @@ export class CheckRuns implements Disposable {
     session: Session,
     of: CheckSubject,
     { name, command }: { readonly name: string; readonly command: string },
-    { token, report }: { readonly token: CancellationToken; readonly report: (stage: string) => void },
-  ): Promise<CheckResult> {
+    {
+      again,
+      ...how
+    }: {
+      readonly again: boolean;
+      readonly token: CancellationToken;
+      readonly report: (stage: string) => void;
+    },
+  ): Promise<{ readonly shown: CheckResult; readonly cached: boolean }> {
     const output = this.#output;
     const problems: Problem[] = [];
     const reader = new ProblemReader((problem) => problems.push(problem));
     let characters = 0;
     const head = `[${sessionTitle(session)}] ${name}${ON[of]}`;
     output.appendLine(`${head}: ${command}`);
-    const { exitCode, tree } = await runCheck(this.#connection, {
-      ...{ session: session.id, name, of, token, onProgress: report },
+    const { exitCode, tree, cached } = await runCheck(this.#connection, {
+      ...{ session: session.id, name, of, again, token: how.token, onProgress: how.report },
       onOutput: (text) => {
         reader.read(text);
         if (characters <= MAX_OUTPUT_CHARACTERS) {
@@ -123,9 +142,11 @@ export class CheckRuns implements Disposable {
       },
     });
     reader.end();
-    output.appendLine(`${head}: exit code ${exitCode}, tree ${tree.slice(0, 12)}`);
+    const before = cached ? ', before: it was not run again' : '';
+    output.appendLine(`${head}: exit code ${exitCode}, tree ${tree.slice(0, 12)}${before}`);
     const source = of === 'accepted' ? `${name} (accepted)` : name;
-    return { name, exitCode, problems: await this.#show(session.id, source, problems) };
+    const shown = { name, exitCode, problems: await this.#show(session.id, source, problems) };
+    return { shown, cached };
   }
 
   /** Shows the problems that are in files of the workspace. Returns how many. */
@@ -159,15 +180,24 @@ export class CheckRuns implements Disposable {
     for (const uri of old) this.#diagnostics.delete(uri);
   }
 
-  #report(session: Session, of: CheckSubject, results: readonly CheckResult[]): void {
+  #report(
+    session: Session,
+    of: CheckSubject,
+    results: readonly CheckResult[],
+    { cached, runAgain }: { readonly cached: number; readonly runAgain: () => Promise<unknown> },
+  ): void {
     const failed = results.filter(({ exitCode }) => exitCode !== 0).map(({ name }) => sanitize(name));
     const title = sanitize(sessionTitle(session));
+    // What passed before does not fail because it was not run again.
+    const kept = cached === 0 ? '' : `; ${cached} passed before on the same files and did not run again`;
+    const choices = cached === 0 ? [SHOW_OUTPUT] : [SHOW_OUTPUT, RUN_AGAIN];
     const shown =
       failed.length === 0
-        ? window.showInformationMessage(`${title}: all checks passed${ON[of]}.`, SHOW_OUTPUT)
-        : window.showWarningMessage(`${title}: ${failed.join(', ')} failed${ON[of]}.`, SHOW_OUTPUT);
+        ? window.showInformationMessage(`${title}: all checks passed${ON[of]}${kept}.`, ...choices)
+        : window.showWarningMessage(`${title}: ${failed.join(', ')} failed${ON[of]}${kept}.`, ...choices);
     void shown.then((choice) => {
       if (choice === SHOW_OUTPUT) this.#output.show();
+      if (choice === RUN_AGAIN) void runAgain();
     });
   }
 }

@@ -9,15 +9,23 @@ export interface CheckRun {
   /** The name of the check. */
   readonly name: string;
   readonly of: CheckSubject;
+  /** Also if it passed on the same tree before. */
+  readonly again: boolean;
   /** Receives stdout and stderr as they arrive. */
   readonly onOutput: (text: string) => void;
   readonly onProgress: (stage: string) => void;
   readonly token: CancellationToken;
 }
 
-/** Runs one check of the profile. Errors: `cancelled`, `connection_closed`, and those of `check/run`. */
-export async function runCheck(connection: Connection, run: CheckRun): Promise<CheckResult> {
-  const { session, name, of, token } = run;
+/**
+ * Runs one check of the profile. `cached`: it passed on the same tree before and did not run; its output is that of then. Errors: `cancelled`,
+ * `connection_closed`, and those of `check/run`.
+ */
+export async function runCheck(
+  connection: Connection,
+  run: CheckRun,
+): Promise<CheckResult & { readonly cached: boolean }> {
+  const { session, name, of, again, token } = run;
   // The output goes to the connection that asked.
   const peer = await connection.of(session).ready();
   const output = randomUUID();
@@ -29,13 +37,19 @@ export async function runCheck(connection: Connection, run: CheckRun): Promise<C
   const listener = token.onCancellationRequested(() => cancelled.abort());
   if (token.isCancellationRequested) cancelled.abort();
   try {
-    const { check } = await peer.call(
+    const { check, cached } = await peer.call(
       'check/run',
-      // What it finds beside lines is in its output, so it runs in any case.
-      { session, name, of, again: true, output },
+      { session, name, of, again, output },
       { signal: cancelled.signal, onProgress: ({ stage }) => run.onProgress(sanitize(stage)) },
     );
-    return check;
+    if (cached) {
+      const { bytes, release } = await peer.callWithBytes('content/read', {
+        ...{ session, id: check.content.sha256, offset: 0 },
+      });
+      run.onOutput(new TextDecoder().decode(bytes));
+      release();
+    }
+    return { ...check, cached };
   } finally {
     void listener.dispose();
     stop();

@@ -154,6 +154,16 @@ test('a person reviews by keyboard what an agent changed, hands it to a reposito
         await person.runCommand('Agent: Run Checks on What You Accepted');
         await person.pickItem('story');
         await person.toast('all checks passed on what you accepted').first().waitFor();
+        // What passed is not judged again, unless the person asks for it.
+        await person.runCommand('Agent: Run Checks on What You Accepted');
+        await person.pickItem('story');
+        const KEPT = '1 passed before on the same files and did not run again';
+        await person.toast(KEPT).first().waitFor();
+        await person.pressToastButton(KEPT, 'Run Again');
+        const ended = async (): Promise<number> =>
+          (await home.runOk(['session', 'events', id, '--type', 'check.ended', '--json'])).trim().split('\n')
+            .length;
+        await expect.poll(ended, { timeout: 60_000 }).toBe(2);
         const { checks } = ChecksSchema.parse(await home.runJson(['check', id, '--accepted', '--list']));
         const reviewed = ReviewedSchema.parse(await home.runJson(['review', id])).review;
         expect(checks).toMatchObject([{ name: 'told', last: { exitCode: 0, review: { id: reviewed.id } } }]);
