@@ -13,6 +13,7 @@ import {
 } from 'node:fs/promises';
 import { randomBytes } from 'node:crypto';
 import { dirname, join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { IN_SANDBOX } from '../../../sidecar/wire.ts';
@@ -28,6 +29,8 @@ import type { SandboxPrograms } from './programs.ts';
 const NOTES: readonly string[] = [IN_SANDBOX.temporaryChmodsName, IN_SANDBOX.temporaryEntriesName];
 /** Prefix of a run directory that is being removed. */
 const DISCARDED = '.gone-';
+/** How long a session waits for that: an agent can fill its run directory with any number of files. */
+const REMOVAL_WAIT_MS = 3_000;
 
 /** For an engine that sees this machine's files: bind-mounts folders of the home. */
 export class BindMountStrategy implements MountStrategy {
@@ -35,11 +38,20 @@ export class BindMountStrategy implements MountStrategy {
   readonly #home: string;
   readonly #programs: SandboxPrograms;
   readonly #volumes: VolumeWorkspaces;
+  readonly #removalWaitMs: number;
+  /** Run directories that are being removed, by path. */
+  readonly #removals = new Map<string, Promise<void>>();
 
-  constructor(home: string, programs: SandboxPrograms, volumes: VolumeWorkspaces) {
+  constructor(
+    home: string,
+    programs: SandboxPrograms,
+    volumes: VolumeWorkspaces,
+    removalWaitMs = REMOVAL_WAIT_MS,
+  ) {
     this.#home = resolve(home);
     this.#programs = programs;
     this.#volumes = volumes;
+    this.#removalWaitMs = removalWaitMs;
   }
 
   async prepareMounts(spec: SandboxSpec): Promise<SandboxMounts> {
@@ -74,9 +86,28 @@ export class BindMountStrategy implements MountStrategy {
     const notes = await this.#notes(sessionId);
     if (notes.length > 0) await this.#discardExcept(notes, sessionId, discarded);
     else await renameIfExists(this.#run(sessionId), discarded);
-    // Including leftovers of an attempt that was killed.
-    const left = (await namesIn(runs)).filter((name) => name.startsWith(`${DISCARDED}${sessionId}-`));
-    for (const name of left) await removeTree(join(runs, name));
+    await Promise.race([
+      this.#removeDiscarded(sessionId),
+      sleep(this.#removalWaitMs, undefined, { ref: false }),
+    ]);
+  }
+
+  /** Including leftovers of an attempt that was killed. */
+  async #removeDiscarded(sessionId: string): Promise<void> {
+    const runs = join(this.#home, 'run');
+    const names = (await namesIn(runs)).filter((name) => name.startsWith(`${DISCARDED}${sessionId}-`));
+    await Promise.all(names.map((name) => this.#remove(join(runs, name))));
+  }
+
+  /** Removes what nobody uses any more. A failure is left to the next call. */
+  #remove(path: string): Promise<void> {
+    const running = this.#removals.get(path);
+    if (running !== undefined) return running;
+    const removal = removeTree(path)
+      .then(() => undefined)
+      .finally(() => this.#removals.delete(path));
+    this.#removals.set(path, removal);
+    return removal;
   }
 
   async createWorkspace(spec: WorkspaceSpec): Promise<void> {
@@ -92,6 +123,7 @@ export class BindMountStrategy implements MountStrategy {
       await removeTree(this.#agentHome(spec.sessionId));
     }
     await removeTree(this.#run(spec.sessionId));
+    await this.#removeDiscarded(spec.sessionId);
   }
 
   async #removeEmpty(sessionId: string): Promise<void> {
