@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, readFileSync, symlinkSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import Docker from 'dockerode';
 import { expect, test } from 'vitest';
 import { Cuts } from '../fixtures/hosts/cuts.ts';
 import { SSHD, SshServer } from '../fixtures/hosts/ssh-server.ts';
@@ -85,7 +86,11 @@ test.skipIf(SSHD === undefined)(
       // Only now this machine has an engine, which removing a home needs.
       await home.run(['supervisor', 'stop']);
       symlinkSync('/var/run/docker.sock', socket);
+      const filters = { label: [`dev.holdfast.home=${home.id}`] };
       await home.dispose();
+      // What its supervisor began when it found the engine ends by itself, a moment after it.
+      const left = (): Promise<unknown[]> => new Docker().listContainers({ all: true, filters });
+      await expect.poll(left, { timeout: 60_000 }).toEqual([]);
       await server.stop();
       execFileSync('rm', ['-r', person]);
     });
