@@ -187,7 +187,7 @@ export class AcpMachine {
 
   /** Its process is gone. `outcome`: of the turn, if it cannot go on with another process. */
   processEnded(outcome: AgentTurnOutcome | null): void {
-    this.#outbox.dropLines();
+    this.#opening.onProcessEnded();
     // What it was set to last counts for the next process.
     this.#settings.report();
     this.#settings.keepOffered();

@@ -10,6 +10,9 @@ import { InitializeResultSchema, OpenedSchema, type RpcError, VERSION } from './
 /** Silence after which a loaded conversation counts as replayed, and the most that it may take. */
 const SETTLE_MS = { silence: 150, most: 5000 } as const;
 
+/** Processes in a row that may end while they load a conversation; the next one begins a new conversation. */
+const FATAL_LOADS = 2;
+
 /** From the first message of a process to its settings: the agent resumes or loads its conversation, or begins a new one. */
 export class Opening {
   readonly #state: AcpState;
@@ -52,6 +55,8 @@ export class Opening {
     connection.stage = 'opening';
     const { conversationId } = this.#state;
     if (conversationId === null) this.#openNew(connection, 'the agent has no memory of it', now);
+    else if (this.#state.fatalLoads >= FATAL_LOADS)
+      this.#openNew(connection, `the agent ended ${FATAL_LOADS} times while it loaded it`, now);
     else if (connection.can.resume)
       this.#outbox.request(connection, 'resume', requests.resumeSession(conversationId), now);
     else if (connection.can.load)
@@ -76,6 +81,7 @@ export class Opening {
       connection.how = what === 'load' ? 'loaded' : 'resumed';
       connection.needsHandover = false;
     }
+    this.#state.fatalLoads = 0;
     connection.settings = settingsOf(opened);
     this.#settings.keepOpened(connection);
     if (what === 'load') {
@@ -98,6 +104,13 @@ export class Opening {
     else if (what === 'resume' && connection.can.load && conversationId !== null)
       this.#outbox.request(connection, 'load', requests.loadSession(conversationId), now);
     else this.#openNew(connection, `the agent could not ${what} it: ${why}`, now);
+  }
+
+  /** An agent that ends of its own memory would do so with every prompt. */
+  onProcessEnded(): void {
+    const { connection } = this.#state;
+    const isLoading = connection?.pending.some(({ what }) => what === 'load' || what === 'resume');
+    if (isLoading === true) this.#state.fatalLoads += 1;
   }
 
   /** It goes on to replay what it has loaded. */

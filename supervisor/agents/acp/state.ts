@@ -160,6 +160,8 @@ export type WaitingPermission = z.infer<typeof WaitingPermissionSchema>;
 export const AcpStateSchema = z.object({
   /** The agent's own id of the conversation; null before the first, and after it was lost. */
   conversationId: z.string().nullable(),
+  /** How often in a row the agent's process has ended while it loaded that conversation. */
+  fatalLoads: count.default(0),
   /** Settings by id, as the history has them: what a load must not change. */
   kept: z.record(z.string(), z.string()),
   /** What the agent offered last, while no process of it has said what it offers. */
@@ -191,6 +193,7 @@ export function storedState(state: AcpState): AcpState {
 
 export const NO_CONVERSATION: AcpState = {
   conversationId: null,
+  fatalLoads: 0,
   kept: {},
   offered: [],
   taken: {},

@@ -1,3 +1,5 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
@@ -428,6 +430,49 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     // Nothing of the dead ones is left.
     expect(await given.channel.list()).toHaveLength(1);
   });
+
+  test.for([
+    ['load', 'loaded'],
+    ['resume', 'resumed'],
+  ] as const)(
+    'an agent that dies at %s: a next prompt works, from its own memory or from ours',
+    async ([step, how]) => {
+      const given = givenConversation({ flags: [`--${step}`] });
+      await given.outcome(await given.prompt('say first'));
+      await given.replaceSandbox();
+      const dieAt = join(given.state, 'die-at');
+      const dies = async () => {
+        expect(await given.outcome(await given.prompt('say x'))).toMatchObject({
+          status: 'failed',
+          error: { data: { code: 'agent_failed' } },
+        });
+        await given.restart();
+      };
+      const recalled = async () => {
+        const turn = await given.prompt('recall');
+        expect((await given.outcome(turn)).status).toBe('succeeded');
+        return [given.connected(turn)?.how, given.connected(turn)?.why, given.said(turn)];
+      };
+      // By accident: it still has its memory.
+      writeFileSync(dieAt, step);
+      await dies();
+      rmSync(dieAt);
+      expect(await recalled()).toEqual([how, null, 'say first|recall']);
+      // Of its memory, as it would with every prompt: it is told the conversation.
+      await given.replaceSandbox();
+      writeFileSync(dieAt, step);
+      await dies();
+      await dies();
+      expect(await recalled()).toEqual([
+        'handover',
+        'the agent ended 2 times while it loaded it',
+        'told: THE STORY SO FAR|recall',
+      ]);
+      await given.replaceSandbox();
+      rmSync(dieAt);
+      expect((await recalled())[0]).toBe(how);
+    },
+  );
 
   test('70 turns whose agent dies leave nothing behind', { timeout: 120_000 }, async () => {
     const given = givenConversation();
