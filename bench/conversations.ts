@@ -1,24 +1,29 @@
 // How long conversations take to open and to search: node bench/conversations.ts [--json] [--rounds N]
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { EventEntry } from '../protocol/events.ts';
 import { ConversationReader } from '../supervisor/conversation/conversation-reader.ts';
 import { ConversationSearch } from '../supervisor/conversation/conversation-search.ts';
 import { Conversations } from '../supervisor/conversation/conversations.ts';
+import { Handover } from '../supervisor/conversation/handover.ts';
+import { SessionMemory } from '../supervisor/conversation/session-memory.ts';
 import type { Log } from '../supervisor/base/log.ts';
 import { Artifacts } from '../supervisor/history/artifacts.ts';
 import { Contents } from '../supervisor/history/contents.ts';
 import { EventLog } from '../supervisor/history/event-log.ts';
 import { openDatabase } from '../supervisor/store/database.ts';
 import { Home } from '../supervisor/store/home.ts';
+import { Operations } from '../supervisor/store/operations.ts';
 import { Sessions } from '../supervisor/store/sessions.ts';
 import { Report, interleave, median, p99 } from './measure.ts';
 import { benchSession } from './sessions.ts';
 
 const TURN = 'turn-aaaaaaaaaaaaaaaa';
 const EVENTS = 100_000;
+/** Of the conversation that is told to an agent without memory. */
+const TOLD = 10_000;
 const SESSIONS = 1000;
 const MESSAGES = 20;
 const PAGE = 100;
@@ -110,6 +115,35 @@ try {
   });
   report.add({ name: 'a page in its middle', ours: median(middle.ours), unit: 'ms', p99: p99(middle.ours) });
 
+  const memory = new SessionMemory({ database, events, contents, operations: new Operations(database) });
+  const handover = new Handover({ conversations, reader, memory });
+  const forgotten = talk(SESSIONS + 1, TOLD);
+  const told = await interleave(rounds, {
+    ours: async () => {
+      const start = performance.now();
+      if (await handover.mustStartOver(forgotten.sessionId)) throw new Error('it did not start over');
+      const text = await handover.textFor(forgotten.sessionId);
+      if ((text?.length ?? 0) < 10_000) throw new Error('the text is not whole');
+      return performance.now() - start;
+    },
+    peer: () => {
+      const lines = readFileSync(forgotten.transcript, 'utf8').trim().split('\n');
+      if (lines.map((line) => JSON.parse(line) as object).length !== TOLD)
+        throw new Error('the transcript is not whole');
+      return undefined;
+    },
+  });
+  report.add({
+    name: `what an agent without memory is told of ${TOLD.toLocaleString('en')} events`,
+    ours: median(told.ours),
+    unit: 'ms',
+    p99: p99(told.ours),
+    peer: { name: 'reading and parsing its whole transcript', value: median(told.peer) },
+    target: { atMost: 1000 },
+    samples: rounds,
+  });
+
+  rmSync(forgotten.transcript);
   for (let n = 1; n <= SESSIONS; n += 1) talk(n, MESSAGES);
   for (const [name, text, found] of [
     ['a word of one session', RARE, 1],
