@@ -293,7 +293,7 @@ const SHARED_WITH_LATE = {
   ],
   'preact/jsx-runtime': ['Fragment', 'jsx', 'jsxs'],
   zod: ['array', 'boolean', 'discriminatedUnion', 'enum', 'literal', 'number', 'object', 'string', 'union'],
-  'protocol/attachments.ts': ['ATTACHMENT_LIMITS', 'attachmentName'],
+  'protocol/attachment-names.ts': ['ATTACHMENT_LIMITS', 'attachmentName'],
   'protocol/contents.ts': ['ContentIdSchema', 'ContentSchema'],
   'protocol/egress.ts': ['RuleOriginSchema'],
   'protocol/ids.ts': ['SessionIdSchema', 'SnapshotIdSchema'],

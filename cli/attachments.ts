@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { constants, type FileHandle, open } from 'node:fs/promises';
 import { basename, resolve } from 'node:path';
-import { ATTACHMENT_LIMITS, type Attachment, type AttachmentRef } from '../protocol/attachments.ts';
+import { ATTACHMENT_LIMITS } from '../protocol/attachment-names.ts';
+import type { Attachment, AttachmentRef } from '../protocol/attachments.ts';
 import { HoldfastError } from '../protocol/errors.ts';
 import { WORKSPACE } from '../protocol/paths.ts';
 import type { Context } from './context.ts';

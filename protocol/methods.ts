@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { ATTACHMENT_LIMITS, ATTACHMENT_METHODS, AttachmentRefSchema } from './attachments.ts';
+import { ATTACHMENT_LIMITS } from './attachment-names.ts';
+import { ATTACHMENT_METHODS, AttachmentRefSchema } from './attachments.ts';
 import { BUNDLE_METHODS } from './bundles.ts';
 import { CONVERSATION_METHODS, CONVERSATION_NOTIFICATIONS } from './conversation.ts';
 import { CONTENT_METHODS, ContentsVerificationSchema } from './contents.ts';

@@ -1,6 +1,6 @@
-import { ATTACHMENT_LIMITS } from '../protocol/attachments.ts';
+import { ATTACHMENT_LIMITS } from '../protocol/attachment-names.ts';
 import type { Attachment } from '../protocol/attachments.ts';
-import { SavedPageSchema } from './messages.ts';
+import { MAX_PROMPT, SavedPageSchema } from './messages.ts';
 import type { SavedPage } from './messages.ts';
 
 export interface DraftOptions {
@@ -67,13 +67,13 @@ export class Draft {
     return text === written.text && JSON.stringify(attachments) === JSON.stringify(written.attachments);
   }
 
-  /** More files than a prompt can have would make all of it unreadable, the text too. */
+  /** More than a prompt can have would make all of it unreadable. */
   #save({ text: draft, attachments: all }: Written, opId?: string): void {
     const attachments = all.slice(0, ATTACHMENT_LIMITS.count);
     const { tab, snapshot } = this.#saved ?? {};
     const { session } = this.#options;
     const sent = opId === undefined ? {} : { opId };
-    this.#options.save({ session, tab, snapshot, draft, attachments, ...sent });
+    this.#options.save({ session, tab, snapshot, draft: draft.slice(0, MAX_PROMPT), attachments, ...sent });
   }
 }
 

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ATTACHMENT_LIMITS } from '../protocol/attachment-names.ts';
 import { PermissionIdSchema } from '../protocol/agent-events.ts';
 import { SessionIdSchema } from '../protocol/ids.ts';
 import type { HandlersOf, ListenersOf, MessageMap, RequestMap } from './link.ts';
@@ -96,6 +97,12 @@ export const HomeStateSchema = z.object({
 });
 export type HomeState = z.infer<typeof HomeStateSchema>;
 
+const upload = line;
+/** A file for the first prompt. The extension keeps its bytes until there is a session that can have them. */
+const HomeFileSchema = z.object({ upload, name: line, bytes: count });
+export type HomeFile = z.infer<typeof HomeFileSchema>;
+const files = z.array(HomeFileSchema).max(ATTACHMENT_LIMITS.count);
+
 /** extension → page. */
 export const TO_HOME = {
   state: HomeStateSchema,
@@ -126,8 +133,20 @@ export type SessionCommand = (typeof SESSION_COMMANDS)[number];
 
 /** page → extension. */
 export const HOME_REQUESTS = {
-  /** The page can receive. */
-  ready: { params: nothing, result: nothing },
+  /** The page can receive. `uploads`: those of the page's files that the extension still has. */
+  ready: { params: z.object({ files }), result: z.object({ uploads: z.array(upload) }) },
+  /** A part of a file, in order; the bytes are base64. */
+  upload: {
+    params: z.object({
+      upload,
+      offset: count,
+      total: count.max(ATTACHMENT_LIMITS.bytes),
+      bytes: z.string().max(2 * ATTACHMENT_LIMITS.chunkBytes),
+    }),
+    result: z.object({ isWhole: z.boolean() }),
+  },
+  /** The file is not wanted any more. */
+  dropUpload: { params: z.object({ upload }), result: nothing },
   /** What the agent said last, and what it asks. */
   words: {
     params: z.object({ session: SessionIdSchema }),
@@ -153,7 +172,7 @@ export const HOME_REQUESTS = {
   },
   /** Creates a session and gives it its first prompt. `session`: null where the person declined a question on the way. */
   start: {
-    params: z.object({ from: StartSchema, prompt: z.string().min(1).max(MAX_FIRST_PROMPT) }),
+    params: z.object({ from: StartSchema, prompt: z.string().min(1).max(MAX_FIRST_PROMPT), files }),
     result: z.object({ session: SessionIdSchema.nullable() }),
   },
   /** `host`: as `HomeHostSchema.name`. */
@@ -174,4 +193,8 @@ export type HomeHandlers = HandlersOf<HomeRequests>;
 export type HomeListeners = ListenersOf<ToHome>;
 
 /** What VS Code keeps of the page, so that a reload restores it. */
-export const SavedHomeSchema = z.object({ draft: z.string().max(MAX_FIRST_PROMPT).default('') });
+export const SavedHomeSchema = z.object({
+  draft: z.string().max(MAX_FIRST_PROMPT).default(''),
+  files: files.default([]),
+});
+export type SavedHome = z.infer<typeof SavedHomeSchema>;

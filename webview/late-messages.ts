@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ATTACHMENT_LIMITS } from '../protocol/attachments.ts';
+import { ATTACHMENT_LIMITS } from '../protocol/attachment-names.ts';
 import { ContentIdSchema, ContentSchema } from '../protocol/contents.ts';
 import { RuleOriginSchema } from '../protocol/egress.ts';
 import { SessionIdSchema, SnapshotIdSchema } from '../protocol/ids.ts';

@@ -5,6 +5,7 @@ import type { SupervisorPeer } from '../../protocol/client/connect.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { HOME_REQUESTS, MAX_STARTS } from '../../webview/home-messages.ts';
 import type {
+  HomeFile,
   HomeHandlers,
   HomeHost,
   HomeRequests,
@@ -26,6 +27,7 @@ import type { SessionSource } from '../sessions/create-session.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import type { UnreadTurns } from '../sessions/unread-turns.ts';
 import { answer } from '../inbox/answer-permission.ts';
+import { FirstFiles } from './first-files.ts';
 import { homeSessions } from './home-sessions.ts';
 import { lastWords } from './last-words.ts';
 import { questionsOf } from './questions.ts';
@@ -64,6 +66,7 @@ export class HomePage implements Disposable {
   readonly #options: HomePageOptions;
   readonly #owned = new DisposableStore();
   readonly #link: WebviewLink<HomeRequests, ToHome>;
+  readonly #files = new FirstFiles();
   readonly #profiles = new Map<HostConnection, readonly Profile[]>();
   #images: HomeState['images'] = null;
   #secrets: number | null = null;
@@ -203,7 +206,7 @@ export class HomePage implements Disposable {
   }
 
   readonly #handlers: HomeHandlers = {
-    ready: async () => {
+    ready: async ({ files }) => {
       const { connection } = this.#options;
       this.#isReady = true;
       this.#sentState = '';
@@ -212,15 +215,22 @@ export class HomePage implements Disposable {
       this.#showState();
       this.#showSessions();
       void this.#checkImages();
+      const uploads = this.#files.keepOnly(files);
       await Promise.all(connection.hosts.map((host) => this.#readProfiles(host)));
-      return {};
+      return { uploads };
+    },
+    upload: ({ bytes, ...part }) =>
+      Promise.resolve({ isWhole: this.#files.receive({ ...part, bytes: Buffer.from(bytes, 'base64') }) }),
+    dropUpload: ({ upload }) => {
+      this.#files.drop(upload);
+      return Promise.resolve({});
     },
     words: ({ session }) => this.#wordsOf(session),
     answer: async ({ session, question, answer: given }) => {
       await answer(this.#options.connection.of(session), { id: question }, given);
       return {};
     },
-    start: ({ from, prompt }) => this.#start(from, prompt),
+    start: ({ from, prompt, files }) => this.#start(from, prompt, files),
     connectHost: async ({ host }) => {
       const { connection } = this.#options;
       if (connection.host(host) === connection.own) connection.retry();
@@ -251,11 +261,12 @@ export class HomePage implements Disposable {
     return { ...lastWords(items), ...asked };
   }
 
-  async #start(from: Start, prompt: string): Promise<{ session: string | null }> {
+  async #start(from: Start, prompt: string, files: readonly HomeFile[]): Promise<{ session: string | null }> {
     const { connection } = this.#options;
     // Kept: the window's folders may be others when the project is deployed.
     const host = from.kind === 'profile' ? connection.host(from.host) : connection.own;
-    const request = JSON.stringify([from, prompt]);
+    const request = JSON.stringify([from, prompt, files]);
+    this.#files.requireAll(files);
     if (this.#unconfirmed?.request !== request)
       this.#unconfirmed = { request, session: randomUUID(), turn: randomUUID() };
     const { session: sessionOp, turn: turnOp } = this.#unconfirmed;
@@ -264,12 +275,14 @@ export class HomePage implements Disposable {
       if (profile === undefined) return { session: null };
       await checkInput(host, profile, prompt);
       const session = await createSessionOf(connection, host, profile, sessionOp);
+      const attachments = await this.#files.uploadTo(host, session.id, files);
       await host.call(
         'turn/start',
-        { session: session.id, opId: turnOp },
+        { session: session.id, opId: turnOp, ...(attachments.length === 0 ? {} : { attachments }) },
         { bytes: Buffer.from(prompt, 'utf8') },
       );
       this.#unconfirmed = undefined;
+      for (const { upload } of files) this.#files.drop(upload);
       return { session: session.id };
     } catch (error) {
       if (HoldfastError.from(error).code === 'image_not_found') void this.#checkImages({ again: true });

@@ -1,5 +1,5 @@
 import { commands, env } from 'vscode';
-import { ATTACHMENT_LIMITS } from '../../protocol/attachments.ts';
+import { ATTACHMENT_LIMITS } from '../../protocol/attachment-names.ts';
 import { CONTENT_READ_BYTES } from '../../protocol/contents.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Result } from '../../protocol/methods.ts';

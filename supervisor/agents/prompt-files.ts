@@ -1,4 +1,5 @@
-import { ATTACHMENT_LIMITS, type Attachment } from '../../protocol/attachments.ts';
+import { ATTACHMENT_LIMITS } from '../../protocol/attachment-names.ts';
+import type { Attachment } from '../../protocol/attachments.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { parsePath, WORKSPACE } from '../../protocol/paths.ts';
 import { IN_SANDBOX } from '../../sidecar/wire.ts';

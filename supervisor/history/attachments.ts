@@ -1,10 +1,6 @@
 import { hash } from 'node:crypto';
-import {
-  ATTACHMENT_LIMITS,
-  type Attachment,
-  type AttachmentRef,
-  attachmentName,
-} from '../../protocol/attachments.ts';
+import { ATTACHMENT_LIMITS, attachmentName } from '../../protocol/attachment-names.ts';
+import type { Attachment, AttachmentRef } from '../../protocol/attachments.ts';
 import type { Content } from '../../protocol/contents.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { imageFacts } from '../../protocol/image-type.ts';

@@ -1,13 +1,17 @@
 import type { z } from 'zod';
+import { attachmentName } from '../../protocol/attachment-names.ts';
 import { Bridge } from '../bridge.ts';
+import { readInParts } from '../file-parts.ts';
 import { HOME_REQUESTS, SavedHomeSchema, TO_HOME } from '../home-messages.ts';
 import type {
+  HomeFile,
   HomeListeners,
   HomeRequests,
   HomeSession,
   HomeState,
   LastWords,
   Need,
+  SavedHome,
 } from '../home-messages.ts';
 import type { NameOf } from '../link.ts';
 import { RedrawnModel } from '../redrawn-model.ts';
@@ -31,6 +35,8 @@ export class HomeModel extends RedrawnModel {
   readonly #sessions = new Map<string, HomeSession>();
   /** Sessions that the page does not know. */
   left = 0;
+  /** Files of the draft whose bytes are gone. */
+  lost: ReadonlySet<string> = new Set();
   /** The session that was started here last. */
   started: string | null = null;
   readonly #words = new Map<string, Words>();
@@ -42,8 +48,22 @@ export class HomeModel extends RedrawnModel {
     this.#bridge.listen(TO_HOME, this.#listeners);
   }
 
-  start(): void {
-    void this.ask('ready', {});
+  /** Files that the extension has lost, as after a reload of the window, are no part of the draft any more. */
+  async start(): Promise<void> {
+    const { files } = this.draft;
+    const answer = await this.ask('ready', { files });
+    const lost = files.filter(({ upload }) => answer?.uploads.includes(upload) === false);
+    if (lost.length === 0) return;
+    this.lost = new Set(lost.map(({ upload }) => upload));
+    this.fail('The files are gone. Attach them again.');
+  }
+
+  /** Has the extension keep a file for the first prompt. Fails with a sentence. */
+  async attach(file: File): Promise<HomeFile> {
+    const upload = await readInParts(file, async (part) =>
+      (await this.#bridge.request(HOME_REQUESTS, 'upload', part)).isWhole ? part.upload : null,
+    );
+    return { upload, name: attachmentName(file.name), bytes: file.size };
   }
 
   /** Of one need, the latest first. */
@@ -82,13 +102,13 @@ export class HomeModel extends RedrawnModel {
     }
   }
 
-  /** The draft of the first prompt, which survives a reload. */
-  get draft(): string {
-    return SavedHomeSchema.safeParse(this.#bridge.saved).data?.draft ?? '';
+  /** The first prompt as it is written, which survives a reload. */
+  get draft(): SavedHome {
+    return SavedHomeSchema.safeParse(this.#bridge.saved).data ?? { draft: '', files: [] };
   }
 
-  set draft(draft: string) {
-    this.#bridge.save({ draft });
+  set draft(saved: SavedHome) {
+    this.#bridge.save(saved);
   }
 
   #readNext(): void {

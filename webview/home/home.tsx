@@ -21,7 +21,7 @@ export function Home({ model }: { readonly model: HomeModel }) {
   const [, redraw] = useReducer((count: number) => count + 1, 0);
   useEffect(() => {
     model.onChange(() => redraw(undefined));
-    model.start();
+    void model.start();
   }, [model]);
   const { state } = model;
   if (state === null)

@@ -1,51 +1,24 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { ATTACHMENT_LIMITS, attachmentName } from '../../protocol/attachments.ts';
+import { attachmentName } from '../../protocol/attachment-names.ts';
 import type { Attachment } from '../../protocol/attachments.ts';
 import { formatBytes, plain } from '../format.ts';
+import { readInParts } from '../file-parts.ts';
 import type { AttachmentsProps } from '../late.ts';
 import { Icon } from '../view/icon.tsx';
 import type { LateModel } from './late-model.ts';
 
 /** The longer side of a picture as it is drawn, in CSS pixels. */
 const SIDE = { small: 96, large: 800 } as const;
-/** Characters for one call: more arguments overflow the stack. */
-const AT_ONCE = 32_768;
 /** Pictures are read one after the other: each may have 10 MiB. */
 let reading: Promise<unknown> = Promise.resolve();
 
 /** Uploads a file of the person, a part at a time. Fails with a sentence. */
 export async function attach(model: LateModel, file: File): Promise<Attachment> {
-  const name = attachmentName(file.name);
-  const { chunkBytes, bytes: most } = ATTACHMENT_LIMITS;
-  if (file.size > most)
-    throw new Error(
-      `${plain(name)} is too large to attach: ${formatBytes(file.size)} of at most ${formatBytes(most)}. Copy it into the workspace, and mention it with @.`,
-    );
-  const upload = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16)).join('');
-  const total = file.size;
-  for (let offset = 0; ; offset += chunkBytes) {
-    const bytes = await base64Of(file.slice(offset, offset + chunkBytes), name);
-    const { content, kind } = await model.request('upload', { upload, offset, total, bytes });
-    if (content !== null && kind !== null) return { kind, name, content };
-    if (offset > total)
-      throw new Error(`${plain(name)} could not be attached: it changed while it was read.`);
-  }
-}
-
-async function base64Of(part: Blob, name: string): Promise<string> {
-  let bytes: Uint8Array;
-  try {
-    bytes = new Uint8Array(await part.arrayBuffer());
-  } catch {
-    // A folder that was dropped, or a file that is gone.
-    throw new Error(
-      `${plain(name)} could not be read. Folders cannot be attached: copy them into the workspace.`,
-    );
-  }
-  let text = '';
-  for (let at = 0; at < bytes.length; at += AT_ONCE)
-    text += String.fromCharCode(...bytes.subarray(at, at + AT_ONCE));
-  return btoa(text);
+  const found = await readInParts(file, async (part) => {
+    const { content, kind } = await model.request('upload', part);
+    return content === null || kind === null ? null : { content, kind };
+  });
+  return { ...found, name: attachmentName(file.name) };
 }
 
 /** The files of a prompt: pictures as small drawings, everything else by its name. */

@@ -1,10 +1,12 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { ATTACHMENT_LIMITS } from '../../protocol/attachments.ts';
+import { ATTACHMENT_LIMITS } from '../../protocol/attachment-names.ts';
 import type { Attachment } from '../../protocol/attachments.ts';
 import type { ConversationItem } from '../../protocol/conversation.ts';
+import { chooseFiles } from '../choose-files.ts';
 import type { Written } from '../draft.ts';
 import { plain } from '../format.ts';
 import { loadLateViews } from '../late.ts';
+import { MAX_PROMPT } from '../messages.ts';
 import type { PageModel } from '../page-model.ts';
 import { Attachments } from './attachments.tsx';
 import { Icon } from './icon.tsx';
@@ -189,6 +191,12 @@ export function PromptBox({ model, isShown }: { readonly model: PageModel; reado
           aria-label={input === 'json' ? 'Input for the agent, as JSON' : 'Prompt for the agent'}
           placeholder={placeholder(input, isRunning)}
           onInput={(event) => {
+            if (event.currentTarget.value.length > MAX_PROMPT) {
+              // Cut, it would lose its end, and as it is, a reload would lose all of it.
+              event.currentTarget.value = text;
+              model.fail(`A prompt has at most ${MAX_PROMPT} characters. Attach longer texts.`);
+              return;
+            }
             setBack(0);
             setText(event.currentTarget.value);
             setCaret(event.currentTarget.selectionStart);
@@ -302,15 +310,6 @@ function Queue({ model, edited, onEdit, onTakeBack }: QueueProps) {
       ))}
     </ol>
   );
-}
-
-/** The dialog of the system. */
-function chooseFiles(onChosen: (files: FileList | null) => void): void {
-  const input = document.createElement('input');
-  input.type = 'file';
-  input.multiple = true;
-  input.onchange = () => onChosen(input.files);
-  input.click();
 }
 
 /** A prompt in one line, with what it brings along. */

@@ -1,9 +1,11 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
 import type { HomeRequests, ToHome } from '../../../webview/home-messages.ts';
 import { editorPaths } from '../harness/editor-paths.ts';
 import { HOSTILE_TEXTS } from '../session-page/hostile-texts.ts';
+import { giveFile } from '../session-page/given-files.ts';
 import { PageHarness } from '../session-page/page-harness.ts';
 import { LOCAL_HOST, SESSION, card, cards, home, words } from './home-states.ts';
 
@@ -18,7 +20,7 @@ async function open(options: Partial<Parameters<typeof PageHarness.openHome>[0]>
   harness = await PageHarness.openHome({
     chromium: editorPaths().chromium,
     ...options,
-    answers: { words: () => words(), ...options.answers },
+    answers: { ready: () => ({ uploads: [] }), words: () => words(), ...options.answers },
   });
   return harness;
 }
@@ -36,6 +38,15 @@ afterEach(() => harness.closeWithoutFaults());
 
 /** What the page asked for, without what it asks by itself. */
 const asked = (): unknown[] => harness.requests.filter(({ name }) => name !== 'ready' && name !== 'words');
+
+const PartSchema = z.object({ upload: z.string(), offset: z.number(), total: z.number(), bytes: z.string() });
+const StartedSchema = z.object({
+  params: z.object({
+    prompt: z.string(),
+    files: z.array(z.object({ upload: z.string(), name: z.string(), bytes: z.number() })),
+  }),
+});
+const give = (how: 'paste' | 'drop', name: string, bytes: Buffer) => giveFile(harness.page, how, name, bytes);
 
 describe('the sessions', () => {
   test.each(['dark', 'light', 'contrast'] as const)('stand by what they need, in %s', async (theme) => {
@@ -221,13 +232,84 @@ describe('a new session', () => {
     await expect.poll(asked).toEqual([
       {
         name: 'start',
-        params: { from: { kind: 'profile', host: 'local', name: 'claude' }, prompt: 'Fix the parser.' },
+        params: {
+          from: { kind: 'profile', host: 'local', name: 'claude' },
+          prompt: 'Fix the parser.',
+          files: [],
+        },
       },
       {
         name: 'start',
-        params: { from: { kind: 'folder', uri: 'file:///src' }, prompt: 'Write a changelog.' },
+        params: { from: { kind: 'folder', uri: 'file:///src' }, prompt: 'Write a changelog.', files: [] },
       },
     ]);
+  });
+
+  test('brings files along, also over a reload, unless the extension has lost them', async () => {
+    const parts = new Map<string, Buffer>();
+    let uploads: string[] = [];
+    const { page } = await open({
+      answers: {
+        ready: () => ({ uploads }),
+        upload: (params) => {
+          const { upload, offset, total, bytes } = PartSchema.parse(params);
+          const before = parts.get(upload) ?? Buffer.alloc(0);
+          expect(before.length).toBe(offset);
+          parts.set(upload, Buffer.concat([before, Buffer.from(bytes, 'base64')]));
+          return { isWhole: parts.get(upload)?.length === total };
+        },
+        start: () => ({ session: SESSION }),
+      },
+    });
+    await harness.send('state', home());
+    const box = page.getByRole('textbox', { name: 'First prompt' });
+    const list = page.getByRole('list', { name: 'Attachments' });
+    const large = Buffer.alloc(1_500_000, 'large');
+    await box.fill('Look at these.');
+    await give('paste', 'shot.png', Buffer.from('pasted'));
+    await give('drop', 'notes.md', Buffer.from('dropped'));
+    const chooser = page.waitForEvent('filechooser');
+    await page.getByRole('button', { name: 'Attach files' }).click();
+    await (
+      await chooser
+    ).setFiles({ name: 'large.bin', mimeType: 'application/octet-stream', buffer: large });
+    await expect.poll(() => list.getByRole('listitem').count()).toBe(3);
+    await picture('files-dark');
+    await page.getByRole('button', { name: 'Remove notes.md' }).click();
+    await expect.poll(() => list.getByRole('listitem').count()).toBe(2);
+    uploads = [...parts.keys()];
+    await harness.reload();
+    await harness.send('state', home());
+    await list.getByText('shot.png').waitFor();
+    await page.getByRole('button', { name: 'Start' }).click();
+    await list.waitFor({ state: 'detached' });
+    const dropped = asked().find((one) => (one as { name: string }).name === 'dropUpload');
+    const started = StartedSchema.parse(asked().at(-1)).params;
+    expect(started.prompt).toBe('Look at these.');
+    expect(started.files.map(({ name }) => name).sort()).toEqual(['large.bin', 'shot.png']);
+    for (const { upload, name, bytes } of started.files) {
+      expect(dropped).not.toMatchObject({ params: { upload } });
+      const expected = name === 'shot.png' ? Buffer.from('pasted') : large;
+      expect([bytes, parts.get(upload)?.equals(expected)]).toEqual([expected.length, true]);
+    }
+
+    await give('paste', 'again.png', Buffer.from('again'));
+    await list.getByText('again.png').waitFor();
+    uploads = [];
+    await harness.reload();
+    await harness.send('state', home());
+    await page.getByRole('alert').getByText('The files are gone').waitFor();
+    expect(await list.count()).toBe(0);
+  });
+
+  test('has a first prompt that is not cut: what is too long is refused as a whole', async () => {
+    const { page } = await open();
+    await harness.send('state', home());
+    const box = page.getByRole('textbox', { name: 'First prompt' });
+    await box.fill('Short.');
+    await box.fill('x'.repeat(256 * 1024 + 1));
+    await page.getByRole('alert').getByText('at most 262144 characters').waitFor();
+    expect(await box.inputValue()).toBe('Short.');
   });
 
   test('of a handler takes JSON, an empty one if nothing is written', async () => {
@@ -236,7 +318,7 @@ describe('a new session', () => {
     await page.getByRole('textbox', { name: 'First input, as JSON' }).press('Enter');
     await expect
       .poll(asked)
-      .toEqual([{ name: 'start', params: { from: { kind: 'example' }, prompt: '{}' } }]);
+      .toEqual([{ name: 'start', params: { from: { kind: 'example' }, prompt: '{}', files: [] } }]);
   });
 
   test('that cannot start says why, and keeps what was written', async () => {

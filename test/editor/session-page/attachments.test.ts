@@ -7,6 +7,7 @@ import type { Attachment } from '../../../protocol/attachments.ts';
 import { png } from '../../fixtures/images.ts';
 import { editorPaths } from '../harness/editor-paths.ts';
 import { NEXT_TURN, page, prompt, running, state } from './conversations.ts';
+import { giveFile } from './given-files.ts';
 import { PageHarness } from './page-harness.ts';
 
 const PICTURE = png(300, 200);
@@ -73,19 +74,7 @@ function folder(files: Readonly<Record<string, Buffer>>): string[] {
     return join(path, name);
   });
 }
-/** Pastes or drops a file, as the browser reports it. */
-const give = (how: 'paste' | 'drop', name: string, bytes: Buffer) =>
-  harness.page.evaluate(`{
-    const data = new DataTransfer();
-    const content = Uint8Array.from(atob('${bytes.toString('base64')}'), (one) => one.charCodeAt(0));
-    data.items.add(new File([content], ${JSON.stringify(name)}));
-    const options = { bubbles: true, cancelable: true };
-    document.querySelector('textarea').dispatchEvent(${
-      how === 'paste'
-        ? "new ClipboardEvent('paste', { ...options, clipboardData: data })"
-        : "new DragEvent('drop', { ...options, dataTransfer: data })"
-    });
-  }`);
+const give = (how: 'paste' | 'drop', name: string, bytes: Buffer) => giveFile(harness.page, how, name, bytes);
 const prompts = () => harness.requests.filter(({ name }) => name === 'prompt' || name === 'edit');
 /** The picture has pixels, and its shape. */
 const isDrawn = () =>
@@ -283,4 +272,19 @@ test('what cannot be attached or drawn says why', async () => {
   await view.getByText('The disk of the host is full').waitFor();
   await give('paste', 'huge.bin', Buffer.alloc(10 * 2 ** 20 + 1));
   await view.getByText('huge.bin is too large to attach').waitFor();
+});
+
+test('a prompt that is too long is refused as a whole, and nothing of the draft is lost', async () => {
+  const { page: view } = await open();
+  await harness.send('state', running());
+  await harness.send('begin', page([]));
+  const box = view.getByRole('textbox', { name: 'Prompt for the agent' });
+  await box.fill('Short.');
+  await box.fill('x'.repeat(256 * 1024 + 1));
+  await view.getByText('at most 262144 characters').waitFor();
+  expect(await box.inputValue()).toBe('Short.');
+  await harness.reload();
+  await harness.send('state', running());
+  await harness.send('begin', page([]));
+  await expect.poll(() => box.inputValue()).toBe('Short.');
 });

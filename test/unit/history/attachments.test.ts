@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { ATTACHMENT_LIMITS } from '../../../protocol/attachments.ts';
+import { ATTACHMENT_LIMITS } from '../../../protocol/attachment-names.ts';
 import { Artifacts } from '../../../supervisor/history/artifacts.ts';
 import { Attachments } from '../../../supervisor/history/attachments.ts';
 import { Contents } from '../../../supervisor/history/contents.ts';

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { ATTACHMENT_LIMITS, AttachmentNameSchema, attachmentName } from '../../../protocol/attachments.ts';
+import { ATTACHMENT_LIMITS, attachmentName } from '../../../protocol/attachment-names.ts';
+import { AttachmentNameSchema } from '../../../protocol/attachments.ts';
 import { BINARY, ContentSchema, JSON_TEXT, TEXT } from '../../../protocol/contents.ts';
 import { imageFacts } from '../../../protocol/image-type.ts';
 import { gif, jpeg, png, webp } from '../../fixtures/images.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ATTACHMENT_LIMITS } from '../../../protocol/attachments.ts';
+import { ATTACHMENT_LIMITS } from '../../../protocol/attachment-names.ts';
 import { Draft } from '../../../webview/draft.ts';
 
 const AGAIN = { text: 'again', attachments: [] };
