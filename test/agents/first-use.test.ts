@@ -27,6 +27,7 @@ const AGENTS = [
   { name: 'opencode', service: 'anthropic', runs: true },
   { name: 'claude', service: 'anthropic', runs: true },
   { name: 'codex', service: 'openai', runs: false },
+  { name: 'qwen', service: 'openai', runs: true },
 ] as const;
 
 const SetupsSchema = z.object({ setups: z.array(SetupStatusSchema) });

@@ -4,6 +4,7 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import type { IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { zstdDecompressSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { EgressEventSchema, type EgressEvent } from '../../../protocol/egress.ts';
@@ -75,7 +76,7 @@ describe('a key that a session uses', () => {
     expect(received.at(-1)?.headers.host).toMatch(/^api\.test:/);
   });
 
-  test('is nowhere that the sandbox, the engine, the home or a client shows: after use, fork, restore and resume', async () => {
+  test('is nowhere that the sandbox, the engine, the home or a client shows: after use, fork, restore, resume and export', async () => {
     await home.runOk(['snapshot', 'create', 'default']);
     const { snapshots } = z
       .object({ snapshots: z.array(z.object({ id: z.string() })) })
@@ -94,6 +95,11 @@ describe('a key that a session uses', () => {
     await home.runOk(['session', 'stop', 'default']);
     await home.runOk(['session', 'resume', 'default']);
     await look('default');
+    const bundle = join(home.path, 'exported.tar.zst');
+    await home.runOk(['snapshot', 'export', 'default', bundle]);
+    const exported = zstdDecompressSync(await readFile(bundle));
+    expect(exported.includes('default')).toBe(true);
+    expect(formsIn(exported, SECRET)).toEqual([]);
     expect(await filesWithSecret(home.path, SECRET)).toEqual([]);
     for (const command of [
       ['session', 'events', 'default', '--json'],
