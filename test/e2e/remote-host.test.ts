@@ -49,8 +49,16 @@ async function writeRepository(
 
 /** Connects to the host by its name, and answers what ssh asks. */
 async function connect(person: User, asksPassphrase: boolean): Promise<void> {
-  await person.runCommand('Agent: Connect to Host');
-  await person.pickItem('build-box');
+  // A list closes when a view that is still loading takes the focus.
+  for (let tries = 1; ; tries += 1) {
+    await person.runCommand('Agent: Connect to Host');
+    try {
+      await person.quickPick('build-box').first().click({ timeout: 5_000 });
+      break;
+    } catch (error) {
+      if (tries === 4) throw error;
+    }
+  }
   if (asksPassphrase) {
     await person
       .quickInput('Connect to build-box')
