@@ -191,6 +191,24 @@ test('a session that waits is told once, counted, and answered without its page'
     await person.page.locator('.statusbar-item', { hasText: '1 waiting' }).waitFor({ state: 'detached' });
     await asks.waitFor({ state: 'detached' });
 
+    // A first prompt with a file: it waits in the window until there is a session.
+    await sessionPage().getByRole('combobox').selectOption({ label: 'asks' });
+    const first = sessionPage().getByRole('textbox', { name: 'First prompt' });
+    await first.fill('attached');
+    const chooser = person.page.waitForEvent('filechooser');
+    await sessionPage().getByRole('button', { name: 'Attach files' }).click();
+    const notes = {
+      name: 'notes.md',
+      mimeType: 'text/markdown',
+      buffer: Buffer.from('# The zebra crossing'),
+    };
+    await (await chooser).setFiles(notes);
+    const attached = sessionPage().getByRole('list', { name: 'Attachments' });
+    await attached.getByText('notes.md').waitFor();
+    await sessionPage().getByRole('button', { name: 'Start' }).click();
+    await attached.waitFor({ state: 'detached' });
+    await expect.poll(() => home.runOk(['session', 'search', 'zebra crossing']), SEEN).toMatch(/prompt/);
+
     await person.runCommand('View: Close All Editors');
     await person.sessionRow('notes').first().click();
     await person.tab('notes transcript.txt').first().waitFor();
