@@ -21,7 +21,7 @@ export async function chooseBranch(
   if (wanted !== undefined) {
     const isName = (await git.ask(['check-ref-format', `refs/heads/${wanted}`])) !== null;
     if (!isName || wanted.startsWith('-'))
-      throw new HoldfastError('invalid_params', `${JSON.stringify(wanted)} is no name for a branch`);
+      throw new HoldfastError('invalid_params', `${JSON.stringify(wanted)} is not a valid name for a branch`);
     if (await isFree(wanted)) return wanted;
     throw new HoldfastError('already_exists', `The branch ${wanted} exists already`, {
       next: 'choose another name with --branch',

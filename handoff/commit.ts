@@ -39,7 +39,7 @@ async function requireStored(git: Git, tree: string, edits: readonly Edit[]): Pr
     if (stored.get(path)?.blob === blob) continue;
     throw new HoldfastError('internal', 'The commit was not made', {
       why: `the content of ${readable(path)} was damaged on its way`,
-      next: 'look whether the disk of temporary files is full, and hand off again',
+      next: 'check whether the disk of temporary files is full, and hand off again',
     });
   }
 }
@@ -53,7 +53,7 @@ async function requireOnly(git: Git, onto: string, tree: string, edits: readonly
     .filter((path) => path !== '' && !edited.has(path));
   if (other.length === 0) return;
   throw new HoldfastError('internal', 'The commit was not made', {
-    why: `it would change ${other.length} files that are not handed over, such as ${readable(other[0] ?? '')}`,
+    why: `it would change ${other.length} files that are not handed off, such as ${readable(other[0] ?? '')}`,
   });
 }
 

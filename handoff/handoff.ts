@@ -77,7 +77,7 @@ export async function applyHandoff(
   options: ApplyOptions,
 ): Promise<HandoffResult> {
   return await whileRunning(plan.begun.handoff, () =>
-    namingFullDisk('The changes were not handed over', () => new Handoff(connection, plan, options).run()),
+    namingFullDisk('The changes were not handed off', () => new Handoff(connection, plan, options).run()),
   );
 }
 
@@ -94,7 +94,7 @@ class Handoff {
 
   async run(): Promise<HandoffResult> {
     if (this.#plan.travels.length === 0) {
-      throw new HoldfastError('conflict', 'There is nothing to hand over', {
+      throw new HoldfastError('conflict', 'There is nothing to hand off', {
         why:
           this.#plan.quarantined.length > 0
             ? `all changes that were chosen are in quarantine`
@@ -235,7 +235,7 @@ class Handoff {
   async #toTree(repository: Repository): Promise<HandoffResult> {
     const { git, root } = repository;
     if (root === null) {
-      throw new HoldfastError('not_supported', 'The changes were not handed over', {
+      throw new HoldfastError('not_supported', 'The changes were not handed off', {
         why: 'a bare repository has no working tree',
         next: 'hand off with --to branch or --to worktree',
       });
@@ -444,7 +444,7 @@ function presentInCommit(git: Git, committed: CommittedEntry | null): Present | 
 async function requireQuietIndex(git: Git): Promise<void> {
   const lock = await git.text(['rev-parse', '--path-format=absolute', '--git-path', 'index.lock']);
   if ((await lstat(lock).catch(() => null)) === null) return;
-  throw new HoldfastError('conflict', 'The changes were not handed over', {
+  throw new HoldfastError('conflict', 'The changes were not handed off', {
     why: `another git works in this repository, or was killed: ${lock} exists`,
     next: 'wait for it, or remove the file, and hand off again',
   });

@@ -109,7 +109,7 @@ async function requireNoNested(inside: Git, head: string, tree: string): Promise
   const known = new Set(await linksOf(head));
   const nested = (await linksOf(tree)).filter((line) => !known.has(line));
   if (nested.length === 0) return;
-  throw new HoldfastError('conflict', 'The handoff was not taken back', {
+  throw new HoldfastError('conflict', 'The handoff was not undone', {
     why: `repositories of their own inside the worktree cannot be kept: ${listed(nested.map((line) => line.slice(line.indexOf('\t') + 1)))}`,
     next: 'move them away, and repeat',
   });

@@ -33,7 +33,7 @@ export function prefixOf(base: { readonly origin: ProjectOrigin | null; readonly
   const prefix = fromText((base.origin?.prefix ?? '') + base.folder);
   if (prefix === '') return '';
   if (!prefix.endsWith('/') || whyRefused(prefix.slice(0, -1)) !== null) {
-    throw new HoldfastError('protocol_error', 'The changes were not handed over', {
+    throw new HoldfastError('protocol_error', 'The changes were not handed off', {
       why: `the session's record names ${JSON.stringify(readable(prefix))} as its folder in the repository`,
       next: 'hand off with --to dir',
     });

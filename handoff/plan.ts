@@ -201,7 +201,7 @@ async function chooseCommits(
   // A working tree is compared file by file with what the agent began with.
   if (to === 'tree') return { baseCommit, onto: head };
   if (baseCommit !== null) return { baseCommit, onto: baseCommit };
-  throw new HoldfastError('not_found', 'The changes were not handed over', {
+  throw new HoldfastError('not_found', 'The changes were not handed off', {
     why:
       origin === null
         ? 'the commit that the session began with is not known'
@@ -287,7 +287,7 @@ async function requireNoFilters(
   const filtered = (await readFilters(git, onto, paths)).filter(({ filter }) => FILTERED.test(filter));
   const [first] = filtered;
   if (first === undefined) return;
-  throw new HoldfastError('not_supported', 'The changes were not handed over', {
+  throw new HoldfastError('not_supported', 'The changes were not handed off', {
     why: `${readable(first.path)} and ${filtered.length - 1} others go through the filter ${first.filter}`,
     next: 'choose other files with --paths, or hand off with --to dir',
   });

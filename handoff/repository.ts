@@ -59,7 +59,7 @@ async function requireOutside(homeRoot: string, folder: string): Promise<void> {
   const home = await realpath(homeRoot).catch(() => homeRoot);
   const real = await realpath(folder).catch(() => folder);
   if (real !== home && !real.startsWith(join(home, '/'))) return;
-  throw new HoldfastError('not_supported', 'The changes were not handed over', {
+  throw new HoldfastError('not_supported', 'The changes were not handed off', {
     why: `${folder} is in the home of this installation, where agents can write`,
     next: 'use a repository outside it',
   });
@@ -67,7 +67,7 @@ async function requireOutside(homeRoot: string, folder: string): Promise<void> {
 
 async function requireSupported(git: Git): Promise<void> {
   const refuse = (why: string): never => {
-    throw new HoldfastError('not_supported', 'The changes were not handed over', {
+    throw new HoldfastError('not_supported', 'The changes were not handed off', {
       why,
       next: 'hand off with --to dir',
     });

@@ -150,7 +150,7 @@ async function mergeTexts(
 export function conflictError(conflicts: readonly LeftOut[]): HoldfastError {
   const listed = conflicts.slice(0, MAX_LISTED).map(({ path, why }) => `${readable(path)}: ${why}`);
   const more = conflicts.length > listed.length ? ` (and ${conflicts.length - listed.length} more)` : '';
-  return new HoldfastError('conflict', 'The changes were not handed over', {
+  return new HoldfastError('conflict', 'The changes were not handed off', {
     why: `${conflicts.length === 1 ? '1 file conflicts' : `${conflicts.length} files conflict`}: ${listed.join('; ')}${more}`,
     next: 'nothing was written; choose other files with --paths, hand off without --onto, or resolve them in the new branch',
     details: { conflicts: conflicts.length },

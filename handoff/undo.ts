@@ -112,9 +112,9 @@ async function takeBackTree(
   await requireOwnTree(repository, journal);
   const { kept } = await revertTree(git, journal);
   if (kept.length > 0 && !force) {
-    throw new HoldfastError('conflict', 'The handoff was taken back in part', {
+    throw new HoldfastError('conflict', 'The handoff was undone in part', {
       why: `${listed(kept)} changed since, and stayed as they are`,
-      next: `the files as they were before are kept in ${journal.undoRef}; \`holdfast handoff undo --force\` only forgets the handoff`,
+      next: `the earlier files are kept in ${journal.undoRef}; \`holdfast handoff undo --force\` only forgets the handoff`,
     });
   }
   // With later changes, the reference is all that is left of the earlier content.
@@ -135,7 +135,7 @@ async function requireOwnTree(repository: Repository, journal: JournalOf<'tree'>
   const isSame =
     common !== null && (await realpath(resolve(root, common))) === (await realpath(commonDirectory));
   if (isSame && undoRef === `refs/holdfast/undo/${handoff}`) return;
-  throw new HoldfastError('conflict', 'The handoff was not taken back', {
+  throw new HoldfastError('conflict', 'The handoff was not undone', {
     why: `it went into ${root}, which is no work tree of this repository, or its note was changed`,
     next: 'undo it in the repository that it went into',
   });
@@ -172,7 +172,7 @@ async function takeBackWorktree(
             : forgotten.length > 0
               ? saidOf(forgotten)
               : 'commits that were added since';
-        throw new HoldfastError('conflict', 'The handoff was not taken back', {
+        throw new HoldfastError('conflict', 'The handoff was not undone', {
           why: `the worktree ${journal.worktree} has ${what}`,
           next: 'move that work away, or repeat with --force, which keeps it under a reference',
         });
@@ -232,7 +232,7 @@ async function deleteBranch(git: Git, journal: BranchJournal, force: boolean): P
   if (now !== journal.commit || forgotten.length > 0) {
     if (!force) {
       const what = forgotten.length > 0 ? saidOf(forgotten) : 'commits that were added since';
-      throw new HoldfastError('conflict', 'The handoff was not taken back', {
+      throw new HoldfastError('conflict', 'The handoff was not undone', {
         why: `the branch ${journal.branch} has ${what}`,
         next: 'move them to another branch, or repeat with --force, which keeps them under a reference',
       });
@@ -261,7 +261,7 @@ async function requireNoSubmodules(inside: Git): Promise<void> {
     if ((await lstat(files.at(`${path}/.git`)).catch(() => null)) !== null) found.push(path);
   }
   if (found.length === 0 && (await lstat(modules).catch(() => null)) === null) return;
-  throw new HoldfastError('conflict', 'The handoff was not taken back', {
+  throw new HoldfastError('conflict', 'The handoff was not undone', {
     why: `submodules were checked out in the worktree ${inside.folder}, and their work cannot be kept${found.length === 0 ? '' : `: ${listed(found)}`}`,
     next: `look at them, then remove the worktree with \`git worktree remove --force ${inside.folder}\` and repeat`,
   });
@@ -298,9 +298,9 @@ async function takeBackUnfinishedWorktree(git: Git, journal: JournalOf<'worktree
   if (await isWorktreeOf(git, journal)) {
     const inside = await withoutFilters(git.in(journal.worktree));
     const refuse = (why: string): HoldfastError =>
-      new HoldfastError('conflict', 'An interrupted handoff was not taken back', {
+      new HoldfastError('conflict', 'An interrupted handoff was not undone', {
         why: `the worktree ${journal.worktree} has ${why}`,
-        next: 'look at it, then take it back with `holdfast handoff undo --force`, which keeps that work under a reference',
+        next: 'look at it, then undo it with `holdfast handoff undo --force`, which keeps that work under a reference',
       });
     const head = await inside.ask(['symbolic-ref', '--quiet', 'HEAD']);
     const commit = await inside.ask(['rev-parse', '--verify', '--quiet', 'HEAD']);
@@ -324,7 +324,7 @@ async function requireNotCheckedOut(git: Git, journal: BranchJournal, own: strin
   if ((await ownBranch(git, journal)) === null) return;
   const other = (await worktrees(git)).find((one) => one.branch === branch && one.path !== own);
   if (other === undefined) return;
-  throw new HoldfastError('conflict', 'The handoff was not taken back', {
+  throw new HoldfastError('conflict', 'The handoff was not undone', {
     why: `the branch ${branch} is checked out in ${other.path}`,
     next: 'check out another branch there first',
   });

@@ -189,7 +189,7 @@ async function lstatOrNull(path: Buffer): Promise<Stats | null> {
 }
 
 function inTheWay(path: RawPath, why: string): HoldfastError {
-  return new HoldfastError('conflict', `${readable(path)} cannot be handed over`, {
+  return new HoldfastError('conflict', `${readable(path)} cannot be handed off`, {
     why,
     next: 'move it away or leave it out with --paths, and hand off again',
   });

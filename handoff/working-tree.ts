@@ -93,9 +93,9 @@ async function takeBackFailed(
     if (found === 'unreadable' || !isEqual(found, before)) left.push(readable(path));
   }
   const more = left.length > MAX_LISTED ? ` and ${left.length - MAX_LISTED} more` : '';
-  throw new HoldfastError('conflict', 'The handoff stopped half-way and was not taken back', {
+  throw new HoldfastError('conflict', 'The handoff stopped half-way and was not undone', {
     why: `${HoldfastError.from(cause).message}; then ${failure}. Not as before: ${left.slice(0, MAX_LISTED).join(', ')}${more}`,
-    next: `make room on the disk: the next handoff or undo takes back the rest; the files as they were before are kept in ${journal.undoRef}`,
+    next: `make room on the disk: the next handoff or undo restores the rest; the earlier files are kept in ${journal.undoRef}`,
     cause,
   });
 }
@@ -112,7 +112,7 @@ async function keepPresentFiles(
     if (before === null) continue;
     const found = await files.read(path);
     if (found?.blob !== before.blob)
-      throw new HoldfastError('conflict', 'The changes were not handed over', {
+      throw new HoldfastError('conflict', 'The changes were not handed off', {
         why: 'files changed while the handoff was prepared',
         next: 'nothing was written; hand off again',
       });
@@ -190,8 +190,7 @@ export async function readBlobs(git: Git, ids: readonly string[]): Promise<Map<s
   for (let at = 0; at < output.length;) {
     const end = output.indexOf(0x0a, at);
     const match = /^([0-9a-f]{40}) blob (\d+)$/.exec(output.toString('latin1', at, end));
-    if (match === null)
-      throw new HoldfastError('conflict', 'The files as they were before cannot be read from git');
+    if (match === null) throw new HoldfastError('conflict', 'The earlier files cannot be read from git');
     const size = Number(match[2]);
     blobs.set(match[1] ?? '', output.subarray(end + 1, end + 1 + size));
     at = end + 2 + size;

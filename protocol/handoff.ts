@@ -27,7 +27,7 @@ const gitId = z.string().regex(/^(?:[0-9a-f]{40}|[0-9a-f]{64})$/);
 const count = z.number().int().nonnegative();
 const opId = z.string().min(1).max(128).optional();
 
-/** One side of a changed path. Other kinds, such as pipes, cannot be handed over. */
+/** One side of a changed path. Other kinds, such as pipes, cannot be handed off. */
 export const HandoffSideSchema = z.object({
   type: z.enum(['file', 'symlink', 'other']),
   executable: z.boolean(),
@@ -100,7 +100,7 @@ export const HANDOFF_EVENTS = {
 /** client → supervisor. Part of METHODS. The client applies a handoff: the repository is the person's. */
 export const HANDOFF_METHODS = {
   /**
-   * Says what would be handed over: what is accepted in the session's review, or everything if it was never reviewed or
+   * Says what would be handed off: what is accepted in the session's review, or everything if it was never reviewed or
    * `unreviewed` is asked for. For everything it creates the snapshot `before-handoff`. Changes nothing else.
    * `invalid_state` if nothing is accepted.
    */
@@ -122,7 +122,7 @@ export const HANDOFF_METHODS = {
         /** Paths that the snapshot lacks because they could not be read. */
         missing: count,
       }),
-      /** The review whose accepted changes are handed over, and how many of its changed paths are not wholly accepted. */
+      /** The review whose accepted changes are handed off, and how many of its changed paths are not wholly accepted. */
       review: z.object({ id: ReviewIdSchema, notAccepted: count }).nullable(),
       /** Work that runs: what it changes later is not part of the handoff. */
       running: count,

@@ -10,13 +10,13 @@ const MAX_SHOWN_VALUES = 20;
 export function registerAgentSettings(registry: Registry, group: Command): void {
   const settings = registry.command(group, {
     usage: 'settings <session>',
-    description: 'list what the agent lets you choose, such as its model and mode',
+    description: 'list the settings that the agent offers, such as its model and mode',
     operands: ['session'],
   });
   registry.setAction(settings, async (context, _options, session: string) => {
     const found = await context.call('agent/settings', { session });
     if (context.json) await context.printJson(found);
-    else if (!found.known) await context.print('The agent says in its first turn what it offers.');
+    else if (!found.known) await context.print('The agent reports its settings in its first turn.');
     else if (found.settings.length === 0) await context.print('The agent offers no settings.');
     else await context.print(...table(context, found.settings));
     return undefined;
@@ -25,7 +25,7 @@ export function registerAgentSettings(registry: Registry, group: Command): void 
   const set = registry.command(group, {
     usage: 'set <session> <option> <value>',
     description:
-      'choose a setting of the agent, such as its mode; it is set at once in a turn, else with the next prompt',
+      'set a setting of the agent, such as its mode: at once during a turn, otherwise with the next prompt',
     operands: ['session'],
     examples: ['holdfast session set coder/default mode plan'],
   });

@@ -22,7 +22,7 @@ export function registerArtifacts(registry: Registry): void {
   registerExport(registry, group);
   const remove = registry.command(group, {
     usage: 'rm <artifacts...>',
-    description: 'remove artifacts for good; nothing else ever removes one',
+    description: 'delete artifacts permanently',
     operands: ['none'],
   });
   registry.setAction(remove, async (context, _options, artifacts: readonly string[]) => {
@@ -72,7 +72,8 @@ export async function printCreated(
 ): Promise<void> {
   const size = `${pluralize(artifact.files, 'file')}, ${formatSize(artifact.bytes)}`;
   await context.printNote(`Kept as ${artifact.id}: ${size}, from ${artifact.snapshot}`);
-  for (const path of leftOutPaths) await context.printNote(`left out: ${sanitizeLine(path)}: it is no file`);
+  for (const path of leftOutPaths)
+    await context.printNote(`left out: ${sanitizeLine(path)}: it is not a regular file`);
   if (artifact.leftOut > leftOutPaths.length)
     await context.printNote(`left out: ${artifact.leftOut - leftOutPaths.length} more`);
   await context.printHint(`Take it out: holdfast artifact export ${artifact.id} --dir FOLDER`);
@@ -83,7 +84,7 @@ function registerCreate(registry: Registry, group: Group): void {
     .command(group, {
       usage: 'create <session>',
       description:
-        'keep files of a session, whatever becomes of it: what you accepted, or without a review what has changed',
+        'keep files of a session permanently: the changes that you accepted, or without a review all changes',
       operands: ['session'],
       examples: [
         'holdfast artifact create default --paths dist report.md',
@@ -163,7 +164,7 @@ function registerShow(registry: Registry, group: Group): void {
       examples: ['holdfast artifact show art-… --sums | sha256sum'],
     })
     .option('--files', 'also its files')
-    .option('--sums', 'only the list of its files that was signed, as `sha256sum -c` takes it')
+    .option('--sums', 'print only the signed list of its files, for `sha256sum -c`')
     .option('--manifest <file>', 'also save the signed statement in this new file, for `manifest verify`');
   registry.setAction(command, async (context, options: ShowOptions, id: string) => {
     const { readArtifactFiles } = await import('../../handoff/artifact-export.ts');
@@ -211,7 +212,7 @@ function registerExport(registry: Registry, group: Group): void {
     })
     .requiredOption('--dir <folder>', 'the new folder')
     .option('--paths <pattern...>', 'only these files and folders; * and ** match names')
-    .option('--include-quarantined <pattern...>', 'let files through that would run on your machine');
+    .option('--include-quarantined <pattern...>', 'include files that would run on your machine');
   registry.setAction(command, async (context, options: ExportOptions, id: string) => {
     const { dir, paths = [], includeQuarantined: released = [] } = options;
     for (const pattern of [...paths, ...released])

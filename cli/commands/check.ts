@@ -26,12 +26,12 @@ export function registerCheck(registry: Registry): void {
       examples: [
         'holdfast check default',
         'holdfast check default test --accepted      on exactly what you accepted in the review',
-        'holdfast check default --list               what they found last',
+        'holdfast check default --list               their newest results',
       ],
     })
     .option(
       '--accepted',
-      'on what is accepted in the review, with its ignored files, in a sandbox of its own',
+      'check the accepted tree of the review, with its ignored files, in a separate sandbox',
     )
     .option('--again', 'with --accepted: also if it passed on the same tree before')
     .option('--list', 'only show the checks and their newest results');

@@ -26,7 +26,7 @@ export async function showConversation(context: Context, session: string): Promi
     for (const item of items) await showItem(context, item);
     isEmpty &&= items.length === 0;
   }
-  if (isEmpty && !context.json) await context.print('Nothing has been said yet.');
+  if (isEmpty && !context.json) await context.print('The conversation is empty.');
 }
 
 async function showItem(context: Context, item: ConversationItem): Promise<void> {
@@ -45,7 +45,7 @@ export function registerSearch(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'search <text>',
-      description: 'find words in conversations, newest first; the last word may be the beginning of one',
+      description: 'find words in conversations, newest first; the last word may be incomplete',
       examples: [
         'holdfast session search "invoice import"',
         'holdfast session search tabs --session default',

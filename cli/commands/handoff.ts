@@ -33,11 +33,12 @@ export function registerHandoff(registry: Registry): void {
   const command = registry
     .command(registry.root, {
       usage: 'handoff <session>',
-      description: 'hand what you accepted over to your git repository, as a commit on a new branch',
+      description:
+        'hand off the changes that you accepted to your git repository, as a commit on a new branch',
       operands: ['session'],
       examples: [
         'holdfast handoff default                     a new branch in a new worktree',
-        'holdfast handoff default --preview           what would travel, and what would not',
+        'holdfast handoff default --preview           show what would be handed off, and what would not',
         'holdfast handoff default --to tree --paths src',
         'holdfast handoff default --to patch | git am --keep-cr',
         'holdfast handoff undo',
@@ -55,9 +56,9 @@ export function registerHandoff(registry: Registry): void {
       '--onto <revision>',
       'apply the changes to this commit instead of the one that the session began with',
     )
-    .option('--include-quarantined <pattern...>', 'let files through that would run on your machine')
+    .option('--include-quarantined <pattern...>', 'include files that would run on your machine')
     .option('--repository <folder>', 'your repository (default: the current folder)')
-    .option('--unreviewed', 'everything that changed, although the session has a review')
+    .option('--unreviewed', 'all changes, although the session has a review')
     .option('--preview', 'only show what would happen')
     .enablePositionalOptions();
   registry.setAction(command, handOff);
@@ -155,11 +156,9 @@ async function finishUnfinished(context: Context, repository: Repository): Promi
   const { recordRecovered } = await import('../../handoff/handoff.ts');
   const { recovered, failed } = await recoverHandoffs(repository);
   for (const { handoff } of recovered)
-    await context.printNote(`${handoff} had been interrupted; what it had made was taken back`);
+    await context.printNote(`${handoff} was interrupted; its changes were undone`);
   for (const { handoff, why } of failed)
-    await context.printNote(
-      `warning: ${sanitizeLine(handoff)} could not be taken back: ${sanitizeLine(why)}`,
-    );
+    await context.printNote(`warning: ${sanitizeLine(handoff)} could not be undone: ${sanitizeLine(why)}`);
   for (const { handoff } of await recordRecovered(context.client(), repository))
     await context.printNote(`${handoff} was complete; the session's history says so now`);
 }
@@ -170,7 +169,7 @@ async function printReviewed(context: Context, { begun: { review } }: HandoffPla
     review.notAccepted === 0
       ? ''
       : `; ${pluralize(review.notAccepted, 'change')} not accepted ${review.notAccepted === 1 ? 'stays' : 'stay'} behind`;
-  await context.printNote(`Handing over what you accepted${rest}`);
+  await context.printNote(`Handing off what you accepted${rest}`);
 }
 
 function describePlan(plan: HandoffPlan) {
@@ -204,7 +203,7 @@ async function printPlan(context: Context, plan: HandoffPlan, { to }: HandoffOpt
   }
   const sign = { added: '+', deleted: '-', modified: '~' };
   await context.print(
-    `${pluralize(described.files.length, 'file')} would be handed over:`,
+    `${pluralize(described.files.length, 'file')} would be handed off:`,
     ...described.files.map(({ path, kind }) => `  ${sign[kind as keyof typeof sign]} ${sanitizeLine(path)}`),
   );
   await printLeftOut(context, plan);
@@ -260,15 +259,15 @@ function summary(context: Context, result: HandoffResult, output: string | undef
   const branch = context.style.bold(sanitizeLine(result.branch ?? ''));
   switch (result.to) {
     case 'worktree':
-      return `${files} handed over: commit ${commit} on the new branch ${branch} in ${sanitizeLine(result.folder ?? '')}`;
+      return `${files} handed off: commit ${commit} on the new branch ${branch} in ${sanitizeLine(result.folder ?? '')}`;
     case 'branch':
-      return `${files} handed over: commit ${commit} on the new branch ${branch}`;
+      return `${files} handed off: commit ${commit} on the new branch ${branch}`;
     case 'tree':
-      return `${files} handed over into ${sanitizeLine(result.folder ?? '')}`;
+      return `${files} handed off into ${sanitizeLine(result.folder ?? '')}`;
     case 'patch':
-      return `${files} handed over: apply with git am --keep-cr ${quoteForShell(output ?? '')}`;
+      return `${files} handed off: apply with git am --keep-cr ${quoteForShell(output ?? '')}`;
     case 'dir':
-      return `${files} handed over into ${sanitizeLine(result.folder ?? '')}`;
+      return `${files} handed off into ${sanitizeLine(result.folder ?? '')}`;
   }
 }
 
@@ -294,7 +293,7 @@ async function printLeftOut(context: Context, plan: HandoffPlan): Promise<void> 
       'warning: what the workspace began with is not known; compared with its oldest snapshot instead',
     );
   if (begun.running > 0)
-    await context.printNote('The agent still works: what it changes from now on is not part of this handoff');
+    await context.printNote('The agent is still running: its later changes are not part of this handoff');
   if (begun.target.missing > 0)
     await context.printNote(
       `warning: ${pluralize(begun.target.missing, 'file')} could not be read and stayed behind`,
@@ -317,7 +316,7 @@ function registerUndo(registry: Registry, parent: Command): void {
       usage: 'undo [handoff]',
       description: 'take back the last handoff into this repository, or the one with this id',
     })
-    .option('--force', 'also when work was added since; it is kept under a reference')
+    .option('--force', 'undo even if work was added since; that work is kept under a reference')
     .option('--repository <folder>', 'your repository (default: the current folder)');
   registry.setAction(command, async (context, options: UndoOptions, handoff: string | undefined) => {
     const { undoHandoff } = await import('../../handoff/undo.ts');
@@ -347,7 +346,7 @@ function registerUndo(registry: Registry, parent: Command): void {
       });
       return undefined;
     }
-    await context.print(`${journal.handoff} was taken back`);
+    await context.print(`${journal.handoff} was undone`);
     if (keptRef !== null) await context.print(`Work that was added since is kept in ${keptRef}`);
     return undefined;
   });

@@ -111,7 +111,7 @@ function requireDocker(host: string, docker: unknown, user: unknown): void {
 /** The program is there, its images are not. */
 function updatedWithoutImages(updated: string, error: unknown): HoldfastError {
   const { code, message, why, next } = HoldfastError.from(error);
-  return new HoldfastError(code, `${updated}, but its images were not brought: ${message}`, {
+  return new HoldfastError(code, `${updated}, but its images could not be installed: ${message}`, {
     why,
     next,
     cause: error,
@@ -149,7 +149,7 @@ function registerList(registry: Registry, group: Command): void {
 function registerRemove(registry: Registry, group: Command): void {
   const command = registry.command(group, {
     usage: 'rm <name>',
-    description: 'remove a machine from the list; what is on it stays, and its sessions go on',
+    description: 'remove a machine from the list; everything on it stays, and its sessions continue',
     withoutHost: true,
   });
   registry.setAction(command, async (context, _options, name: string) => {
@@ -189,7 +189,7 @@ function registerDoctor(registry: Registry, group: Command): void {
 function registerUpdate(registry: Registry, group: Command): void {
   const command = registry.command(group, {
     usage: 'update <name>',
-    description: 'bring this version of Holdfast and its images to a machine; its turns go on meanwhile',
+    description: 'install this version of Holdfast and its images on a machine; its turns continue meanwhile',
     withoutHost: true,
   });
   registry.setAction(command, async (context, _options, name: string) => {

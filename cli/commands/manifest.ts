@@ -54,14 +54,14 @@ function registerShow(registry: Registry, group: Group): void {
   const command = registry
     .command(group, {
       usage: 'show <session>',
-      description: 'make and sign a manifest of what a session did so far, or show one that is kept',
+      description: 'create and sign a manifest of what a session did so far, or show a stored one',
       operands: ['session'],
       examples: [
         'holdfast manifest show default',
         'holdfast manifest show default --output default.manifest.json',
       ],
     })
-    .option('--id <manifest>', 'one that is kept: `manifest list` and the trailer of a commit name them')
+    .option('--id <manifest>', 'show this stored manifest (see `manifest list`, or the trailer of a commit)')
     .option('--output <file>', 'also save the signed envelope in this new file');
   registry.setAction(command, async (context, { id, output }: ShowOptions, session: string) => {
     const { envelope } = await context.call('manifest/show', {
@@ -85,7 +85,7 @@ function registerShow(registry: Registry, group: Group): void {
 function registerList(registry: Registry, group: Group): void {
   const command = registry.command(group, {
     usage: 'list <session>',
-    description: 'list the manifests that were made at handoffs, snapshots and resumes, the newest first',
+    description: 'list the manifests that were created at handoffs, snapshots and resumes, the newest first',
     operands: ['session'],
   });
   registry.setAction(command, async (context, _options, session: string) => {
@@ -108,7 +108,8 @@ function registerVerify(registry: Registry, group: Group): void {
   const command = registry
     .command(group, {
       usage: 'verify <file-or-session>',
-      description: 'check the signature of a saved manifest, or of one made now; says what it cannot prove',
+      description:
+        'check the signature of a saved manifest, or of one created now, and list what it cannot prove',
       operands: ['session'],
       examples: ['holdfast manifest verify default.manifest.json --key build-machine.pem'],
     })
@@ -146,7 +147,7 @@ function registerDiff(registry: Registry, group: Group): void {
   const command = registry.command(group, {
     usage: 'diff <a> [b]',
     description:
-      'compare two manifests, each a saved file or a session, or the last that is kept of a session with what is there now; signatures are not checked',
+      'compare two manifests (saved files or sessions), or the last stored manifest of a session with its current state; signatures are not checked',
     operands: ['session', 'session'],
     examples: [
       'holdfast manifest diff before.manifest.json default',
@@ -183,7 +184,7 @@ async function readManifest(context: Context, what: string): Promise<Manifest> {
 async function lastKept(context: Context, session: string): Promise<Manifest> {
   const [newest] = (await context.call('manifest/list', { session })).manifests;
   if (newest === undefined) {
-    throw new HoldfastError('not_found', `No manifest of ${session} is kept yet`, {
+    throw new HoldfastError('not_found', `No manifest of ${session} is stored yet`, {
       next: 'one is made with each snapshot and each resume; or compare with a saved file',
     });
   }

@@ -20,10 +20,10 @@ export function registerPermissions(registry: Registry): void {
   const list = registry
     .command(group, {
       usage: 'list [session]',
-      description: 'list what agents ask and nobody has answered, oldest first',
+      description: 'list the open questions of agents, oldest first',
       operands: ['session'],
     })
-    .option('--all', 'also what was answered')
+    .option('--all', 'include answered ones')
     .option('--limit <n>', 'maximum number of results (1 to 500)', positiveInteger(500));
   registry.setAction(list, async (context, options: ListOptions, session: string | undefined) => {
     const { permissions } = await context.call('permission/list', {

@@ -30,7 +30,7 @@ export function registerReviewComment(registry: Registry, review: Command): void
       ],
     })
     .option('--side <side>', 'base: lines of the base, which were removed or changed (default: target)')
-    .option('--send', 'send what was not sent yet as the next prompt')
+    .option('--send', 'send the unsent comments as the next prompt')
     .option('--remove <comment>', 'remove a comment');
   registry.setAction(
     command,
@@ -53,9 +53,9 @@ export function registerReviewComment(registry: Registry, review: Command): void
 
 function requireOne({ side, send, remove }: CommentOptions, place?: string, text?: string): void {
   if (place !== undefined && text === undefined)
-    throw new UsageError('say what the comment is', 'invalid_params');
+    throw new UsageError('give the text of the comment', 'invalid_params');
   const asked = [place !== undefined, send === true, remove !== undefined].filter(Boolean).length;
-  if (asked > 1) throw new UsageError('one of a comment, --send and --remove at a time');
+  if (asked > 1) throw new UsageError('a comment, --send and --remove cannot be combined');
   if (side === undefined) return;
   if (place === undefined) throw new UsageError('--side goes with a comment');
   if (side !== 'base' && side !== 'target')
@@ -95,7 +95,7 @@ async function add(
 
 async function remove(context: Context, session: string, comment: string): Promise<void> {
   if (!CommentIdSchema.safeParse(comment).success)
-    throw new UsageError(`${sanitizeLine(comment)} is no id of a comment`, 'invalid_params');
+    throw new UsageError(`${sanitizeLine(comment)} is not the id of a comment`, 'invalid_params');
   const { removed } = await context.call('review/uncomment', { session, comment });
   if (context.json) await context.printJson({ comment, removed });
   else await context.print(removed ? `${comment} removed` : `There was no ${comment}`);

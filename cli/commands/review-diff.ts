@@ -31,7 +31,7 @@ export function registerReviewDiff(registry: Registry, review: Command): void {
       const shown = files.filter((file) => only === null || isAtOrBelow(file.path, only));
       if (shown.length === 0 && only !== null) {
         throw new HoldfastError('not_found', `${only} is not part of the review`, {
-          why: 'nothing differs there from the base',
+          why: 'it does not differ from the base',
           next: 'see `holdfast review SESSION`',
         });
       }

@@ -40,7 +40,7 @@ export function registerReview(registry: Registry): void {
     })
     .option(
       '--base <base>',
-      'last, start, turn:ID, snapshot:ID or head (your checked out commit); another one than before begins a new review',
+      'last, start, turn:ID, snapshot:ID or head (your checked out commit); a different base begins a new review',
     )
     .option('--repository <folder>', 'your repository, for --base head (default: the current folder)')
     .option('--no-pager', NO_PAGER)
@@ -109,11 +109,11 @@ function registerDecide(registry: Registry, review: ReturnType<Registry['group']
       description:
         verdict === 'accept'
           ? 'accept paths, folders or hunks (PATH:HUNK,HUNK)'
-          : 'reject paths, folders or hunks (PATH:HUNK,HUNK): the workspace gets back what was there',
+          : 'reject paths, folders or hunks (PATH:HUNK,HUNK), and restore their base in the workspace',
       operands: ['session'],
       examples: [`holdfast review ${verdict} default src`, `holdfast review ${verdict} default --all`],
     })
-    .option('--all', 'everything that is not decided yet');
+    .option('--all', 'all undecided changes');
   registry.setAction(
     command,
     async (context, options: { all?: boolean }, session: string, paths: string[]) => {
@@ -185,7 +185,7 @@ export function decisionsOf(typed: string, files: readonly ReviewFile[]): Decisi
     if (file !== undefined) return [{ path: whole, seen: file.id, hunks: hunks.split(',') }];
   }
   throw new HoldfastError('not_found', `${sanitizeLine(typed)} is not part of the review`, {
-    why: 'nothing differs there from the base',
+    why: 'it does not differ from the base',
     next: 'see `holdfast review SESSION`',
   });
 }
@@ -201,7 +201,7 @@ function registerUndo(registry: Registry, review: ReturnType<Registry['group']>)
     if (context.json) await context.printJson(undone);
     else {
       const what = undone.verdict === 'accept' ? 'accepted' : 'rejected';
-      await context.print(`${pluralize(undone.paths, 'path')} not ${what} any more`);
+      await context.print(`${pluralize(undone.paths, 'path')} no longer ${what}`);
       await context.printHint(formatReviewCounts(undone.review));
     }
     return undefined;

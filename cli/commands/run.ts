@@ -32,7 +32,7 @@ interface RunOptions extends PromptOptions {
 
 const ATTACH = [
   '--attach <file>',
-  'a file to send along (10 MiB at most), or a path below /workspace to point at; repeatable',
+  'attach a file (10 MiB at most), or a path below /workspace; repeatable',
 ] as const;
 
 export function registerRun(registry: Registry): void {
@@ -59,7 +59,7 @@ export function registerRun(registry: Registry): void {
     .option('--no-wait', 'print the turn id and exit; the turn continues')
     .option(
       '--artifact <pattern...>',
-      'keep these files when the turn has ended, whatever becomes of the session; * and ** match names',
+      'keep these files permanently when the turn has ended; * and ** match names',
     );
   registry.setAction(run, async (context, options: RunOptions, profile: string, operand: string) => {
     const kind = await fetchAgentKind(context, profile);

@@ -24,7 +24,8 @@ export function registerSecrets(registry: Registry): void {
   const set = registry
     .command(group, {
       usage: 'set <name>',
-      description: 'set a secret: its value comes from standard input, or is asked for; never an argument',
+      description:
+        'set a secret; its value is read from standard input or asked for, and is never an argument',
       examples: [
         'holdfast secret set ANTHROPIC_API_KEY',
         'pass show token | holdfast secret set GIT_TOKEN --profile coder --expires 30d',
@@ -62,14 +63,17 @@ export function registerSecrets(registry: Registry): void {
   const rm = registry
     .command(group, {
       usage: 'rm <name>',
-      description: 'remove a secret; running requests keep what they have sent',
+      description: 'remove a secret; requests that are running are not affected',
     })
     .option('--profile <profile>', 'the one for sessions of this profile (default: the one for all)');
   registry.setAction(rm, async (context, { profile }: { profile?: string }, name: string) => {
     const { removed } = await context.call('secret/remove', scope(name, profile));
     if (!removed) {
       throw new HoldfastError('not_found', `There is no secret ${name}`, {
-        why: profile === undefined ? 'none of this name is for all profiles' : `none is for ${profile}`,
+        why:
+          profile === undefined
+            ? 'there is none of this name for all profiles'
+            : `there is none for the profile ${profile}`,
         next: 'see `holdfast secret list`',
       });
     }

@@ -26,17 +26,17 @@ export function registerSessionMove(registry: Registry, group: Command): void {
       examples: [
         'holdfast session move reviewer/default --to far                   from here to far',
         'holdfast session move reviewer/default --host far --to local   and back',
-        'holdfast session move reviewer/default --abort                    keep it, while it has not been let go of',
+        'holdfast session move reviewer/default --abort                    keep it here, as long as the source has not released it',
       ],
     })
     .option('--to <host>', 'where to (see `holdfast host list`); `local` is this machine')
-    .option('--name <name>', 'another name than it has now')
+    .option('--name <name>', 'a new name for the session')
     .option('--profile <profile>', 'the profile there, if it has another name; it has to be deployed there')
     .option('--wait', 'wait until no turn, command or terminal runs in it')
-    .option('--abort', 'keep the session, and delete what has arrived on the other host');
+    .option('--abort', 'keep the session here, and delete the copy on the other host');
   registry.setAction(command, async (context, options: MoveOptions, session: string) => {
     if ((options.to === undefined) === (options.abort !== true))
-      throw new UsageError('name the host with --to, or give a move up with --abort');
+      throw new UsageError('name the host with --to, or cancel the move with --abort');
     if (options.abort === true) {
       await abort(context, session);
       return undefined;
@@ -116,7 +116,7 @@ async function report(
     return;
   }
   if (session === null) {
-    await context.print(`${sanitizeLine(name)} had moved to ${to.name}, where it was deleted since.`);
+    await context.print(`${sanitizeLine(name)} was moved to ${to.name} and has been deleted there.`);
     return;
   }
   await context.print(

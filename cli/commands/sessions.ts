@@ -355,7 +355,7 @@ function registerUpdate(registry: Registry, group: Command): void {
     .option('--untag', 'remove all tags')
     .option(
       '--model <model>',
-      "the model that its agent should use ('' for the default); for agents that let it be chosen",
+      "the model that its agent should use ('' for the default), if the agent supports it",
     );
   registry.setAction(command, async (context, options: UpdateOptions, reference: string) => {
     const either = (on: boolean | undefined, off: boolean | undefined) =>

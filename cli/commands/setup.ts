@@ -24,7 +24,7 @@ export function registerSetup(registry: Registry): void {
   registry.setAction(status, async (context, _options: object, profile: string) => {
     const { setups } = await context.call('setup/status', { profile });
     if (context.json) await context.printJson({ setups });
-    else if (setups.length === 0) await context.print('It has had no setup.');
+    else if (setups.length === 0) await context.print('The profile has had no setup.');
     else {
       const { style } = context;
       const now = context.io.now();
@@ -57,7 +57,7 @@ export function registerSetup(registry: Registry): void {
 
   const log = registry.command(group, {
     usage: 'log <profile> [setup]',
-    description: 'print what a setup of a profile printed; default: the newest',
+    description: 'print the output of a setup; default: the newest',
     operands: ['profile'],
     examples: ['holdfast setup log coder'],
   });

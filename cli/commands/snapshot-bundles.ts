@@ -58,17 +58,18 @@ function registerImport(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'import <profile> <file>',
-      description: 'make a session of a file that `snapshot export` saved; its signature is checked first',
+      description:
+        'create a session from a file that `snapshot export` saved; its signature is checked first',
       operands: ['profile', 'none'],
       examples: ['holdfast snapshot import reviewer session.tar.zst --name from-the-server'],
     })
-    .option('--name <name>', 'another name than the session had')
+    .option('--name <name>', 'a new name for the session')
     .option('--key <id>', 'the key of another home that signed it, as `holdfast manifest key` shows it there')
     .option(...WAIT_OPTION);
   registry.setAction(command, async (context, options: ImportOptions, profile: string, file: string) => {
     const { name, key, wait } = options;
     if (key !== undefined && !KeyIdSchema.safeParse(key).success)
-      throw new UsageError('--key takes the id of a key: 64 digits of hexadecimal');
+      throw new UsageError('--key takes the id of a key: 64 hexadecimal digits');
     const params = {
       profile,
       ...(name === undefined ? {} : { name }),
@@ -162,7 +163,7 @@ async function writeNewFile(
   const partial = `${path}.${randomBytes(4).toString('hex')}.part`;
   const file = await open(partial, 'wx', 0o600).catch((error: unknown) => {
     throw new HoldfastError('permission_denied', `${sanitizeLine(shown)} could not be written`, {
-      why: `its folder ${sanitizeLine(dirname(path))} takes no new file`,
+      why: `no file can be created in ${sanitizeLine(dirname(path))}`,
       cause: error,
     });
   });

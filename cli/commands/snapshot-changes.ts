@@ -37,7 +37,7 @@ function registerRestore(registry: Registry, group: Command): void {
       ],
     })
     .option('--path <path>', 'only this file or folder')
-    .option('--with-state', 'also what the agent remembers (`agent.state` in HOME)')
+    .option('--with-state', "restore the agent's state too (`agent.state` in HOME)")
     .option('--cancel', 'end running turns, execs and terminals instead of failing')
     .option('--force', 'continue even if the snapshot of the current files fails')
     .option('--preview', 'only show what would change');

@@ -84,13 +84,13 @@ function registerEdit(registry: Registry, group: Command): void {
     usage: 'edit <turn> <prompt>',
     description: 'replace the prompt of a turn that waits in the queue; - reads standard input',
     examples: [
-      "holdfast turn edit turn-… 'Run the tests, and mend what fails'",
+      "holdfast turn edit turn-… 'Run the tests and fix what fails'",
       "holdfast turn edit turn-… 'Like this' --attach sketch.png",
     ],
   });
   command
-    .option('--attach <file>', 'send these files instead of those that the prompt has; repeatable', collected)
-    .option('--without-attachments', 'send no files along');
+    .option('--attach <file>', 'replace the files of the prompt by this one; repeatable', collected)
+    .option('--without-attachments', 'remove the files of the prompt');
   registry.setAction(command, async (context, options: EditOptions, id: string, prompt: string) => {
     const turnId = checkedId(id);
     if (options.attach !== undefined && options.withoutAttachments === true)

@@ -49,7 +49,7 @@ export async function handOff(host: HandoffHost, session: Session): Promise<Hand
     // What was let through was seen in the first plan's trees; another window may have accepted more meanwhile.
     const { base, target } = current.trees;
     if (base !== first.trees.base || target !== first.trees.target) {
-      throw new HoldfastError('conflict', 'What is handed over has changed meanwhile', {
+      throw new HoldfastError('conflict', 'What is handed off has changed meanwhile', {
         next: 'hand off again',
       });
     }
@@ -209,7 +209,7 @@ async function confirm(
   repository: Repository | null,
   place: string | null,
 ): Promise<boolean> {
-  // `applyHandoff` says why nothing can be handed over.
+  // `applyHandoff` says why nothing can be handed off.
   if (planned.travels.length === 0) return true;
   const HAND_OFF = 'Hand Off';
   const where = place ?? repository?.root ?? repository?.git.folder ?? '';

@@ -14,7 +14,7 @@ export const TARGETS: Readonly<Record<HandoffTarget, { readonly label: string; r
   branch: { label: 'New Branch', detail: 'The same commit, checked out nowhere' },
   tree: {
     label: 'Working Tree',
-    detail: 'Your files change, all of them or none; the index stays. What you changed too is merged.',
+    detail: 'Your files change, all of them or none; the index stays. Files that you changed too are merged.',
   },
   patch: { label: 'Patch', detail: 'A file for git am. Your repository stays as it is.' },
   dir: { label: 'Folder', detail: 'The changed files in a new folder. Needs no repository.' },
@@ -37,7 +37,7 @@ export function describeLeftOut(plan: Described): string[] {
   if (notAccepted > 0)
     lines.push(`${formatCount(notAccepted, 'change')} not accepted ${stay(notAccepted)} behind.`);
   if (begun.review === null)
-    lines.push('There is no review: everything that the agent changed is handed over.');
+    lines.push('There is no review: everything that the agent changed is handed off.');
   if (released.length > 0)
     lines.push(
       `You let ${formatCount(released.length, 'file')} out of quarantine: ${listed(released.map(({ path }) => readable(path)))}.`,
@@ -57,7 +57,7 @@ export function describeLeftOut(plan: Described): string[] {
       `${formatCount(begun.target.missing, 'file')} could not be read and ${stay(begun.target.missing)} behind.`,
     );
   if (begun.running > 0)
-    lines.push('The agent still works: what it changes from now on is not part of this handoff.');
+    lines.push('The agent is still running: its later changes are not part of this handoff.');
   if (begun.base.kind === 'snapshot')
     lines.push('What the workspace began with is not known: it is compared with its oldest snapshot.');
   return lines;

@@ -80,12 +80,12 @@ export async function openChosen(
   const { recovered, failed } = await recoverHandoffs(repository);
   for (const { handoff } of recovered) {
     void window.showInformationMessage(
-      sanitize(`The handoff ${handoff} had been interrupted. What it had made was taken back.`),
+      sanitize(`The handoff ${handoff} was interrupted. Its changes were undone.`),
     );
   }
   for (const { handoff, why } of failed) {
     void window.showWarningMessage(
-      sanitize(`The interrupted handoff ${handoff} could not be taken back: ${why}`),
+      sanitize(`The interrupted handoff ${handoff} could not be undone: ${why}`),
     );
   }
   try {

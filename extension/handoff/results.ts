@@ -44,7 +44,7 @@ export function showResult(result: HandoffResult, repository: Repository | null,
 }
 
 function summaryOf({ to, files, commit, branch, folder }: HandoffResult, place: string | null): string {
-  const handed = `${formatCount(files, 'file')} handed over`;
+  const handed = `${formatCount(files, 'file')} handed off`;
   switch (to) {
     case 'worktree':
       return `${handed}: commit ${short(commit)} on the new branch ${sanitize(branch ?? '')} in ${sanitize(folder ?? '')}.`;

@@ -24,7 +24,7 @@ async function ask(host: string, text: string, signal: AbortSignal): Promise<str
     `The host key of ${host} (${question.place}) is not known.`,
     {
       modal: true,
-      detail: `${question.key}\n\nCompare the fingerprint with whoever runs the machine. If it differs, somebody may be in between.`,
+      detail: `${question.key}\n\nAsk the person who runs the machine for its fingerprint, and compare. If they differ, somebody may be intercepting the connection.`,
     },
     TRUST,
   );

@@ -90,7 +90,7 @@ export class OpenReview implements Disposable {
 
   /** Fires when there are other changes or decisions. */
   readonly onDidChange = this.#changed.event;
-  /** Fires when all that was accepted has been handed over, or another review has begun. */
+  /** Fires when all that was accepted has been handed off, or another review has begun. */
   readonly onDidEnd = this.#ended.event;
 
   get control(): SourceControl {
@@ -245,7 +245,7 @@ export class OpenReview implements Disposable {
                 icon: 'refresh',
                 text: `${left} to review, outdated`,
                 command: 'holdfast.reviewChanges',
-                tooltip: 'The agent has worked since. Compare with the workspace as it is now.',
+                tooltip: 'The agent has worked since. Compare with the current workspace.',
               }
             : {
                 icon: left === 0 ? 'check' : 'eye',

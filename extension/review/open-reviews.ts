@@ -148,7 +148,7 @@ export class OpenReviews implements Disposable {
       if (!isNoReview(error) || this.of(review.session.id) !== review) return;
       this.close(review.session.id);
       window.setStatusBarMessage(
-        `The review of ${sanitize(sessionTitle(review.session))} has ended: what was accepted is handed over`,
+        `The review of ${sanitize(sessionTitle(review.session))} has ended: what was accepted is handed off`,
         10_000,
       );
     }

@@ -358,7 +358,7 @@ async function confirmMany(files: readonly ReviewFile[], verdict: Verdict): Prom
   const button = verdict === 'accept' ? 'Accept All' : 'Reject All';
   const effect =
     verdict === 'accept'
-      ? 'Only what you accept can be handed over.'
+      ? 'Only what you accept can be handed off.'
       : 'The workspace gets back what was there before.';
   const choice = await window.showWarningMessage(
     `${verdict === 'accept' ? 'Accept' : 'Reject'} ${formatCount(files.length, 'change')}?`,

@@ -41,7 +41,7 @@ export async function chooseSetting(
     })),
     {
       title: what === 'mode' ? 'Choose Mode' : 'Choose Model',
-      placeHolder: 'Set at once in a turn, else with the next prompt',
+      placeHolder: 'Set at once during a turn, otherwise with the next prompt',
     },
   );
   return picked === undefined ? undefined : choose(picked.value);

@@ -141,7 +141,7 @@ async function pick(host: HostConnection, title: string, example: string): Promi
     },
     {
       label: '$(beaker) Try the Example',
-      description: 'an agent that counts, and keeps its count in a new sandbox',
+      description: 'an agent that counts, and still knows its count in a new sandbox',
       choice: { example },
     },
   ];

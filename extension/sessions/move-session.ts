@@ -180,7 +180,7 @@ async function pickTarget(
   ];
   const picked = await window.showQuickPick(items, {
     title: `Move ${title}`,
-    placeHolder: 'Choose the machine where the session goes on',
+    placeHolder: 'Choose the machine where the session continues',
   });
   // ssh may have to ask.
   picked?.host?.retry();

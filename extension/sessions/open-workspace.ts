@@ -65,7 +65,7 @@ async function placeFor(session: Session): Promise<Place | undefined> {
   const places: { label: string; description: string; place: Place }[] = [
     { label: 'New Window', description: 'beside this one', place: 'newWindow' },
     { label: 'This Window', description: 'replaces the current folder', place: 'thisWindow' },
-    { label: 'Add to This Window', description: 'as one more folder', place: 'add' },
+    { label: 'Add to This Window', description: 'as an additional folder', place: 'add' },
   ];
   const picked = await window.showQuickPick(places, {
     title: 'Open Workspace',

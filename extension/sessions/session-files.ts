@@ -237,7 +237,7 @@ async function askProfile(host: HostConnection, title: string): Promise<string |
   const items: QuickPickItem[] = profiles.map(({ name }) => ({ label: sanitize(name) }));
   const picked = await window.showQuickPick(items, {
     title,
-    placeHolder: 'Choose the profile that the session goes on with',
+    placeHolder: 'Choose the profile of the imported session',
   });
   return picked?.label;
 }

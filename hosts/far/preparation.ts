@@ -118,7 +118,7 @@ function drained(stream: Writable, timeoutMs: number): Promise<boolean> {
 
 function tooSlow(host: Host): HoldfastError {
   return new HoldfastError('timeout', `Holdfast cannot be brought to ${host.name}`, {
-    why: 'it does not take what is sent in time',
+    why: 'it does not read its input in time',
     next: 'see what `holdfast host doctor` says about it',
   });
 }

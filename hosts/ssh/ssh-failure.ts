@@ -13,7 +13,7 @@ const KNOWN: readonly Known[] = [
   {
     sign: /REMOTE HOST IDENTIFICATION HAS CHANGED/,
     code: 'permission_denied',
-    why: 'its host key is not the one that ssh knows: the machine was installed anew, or somebody is in between',
+    why: 'its host key is not the one that ssh knows: the machine was installed again, or somebody is intercepting the connection',
     next: 'ask whoever runs the machine; if the new key is right, remove the old one with `ssh-keygen -R HOST`',
   },
   {

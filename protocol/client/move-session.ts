@@ -172,8 +172,8 @@ async function bring(request: MoveRequest, begun: Departure, place: Place): Prom
     if (found.state !== 'unknown') return found;
     if (begun.state !== 'leaving')
       throw new HoldfastError('not_found', `Session ${begun.name} is not on ${target.name}`, {
-        why: `it was let go of for ${begun.to.name}, and nothing of it is there`,
-        next: 'if that machine was set up anew, make a session of the last snapshot with `holdfast snapshot fork`',
+        why: `it was released to ${begun.to.name}, but does not exist there`,
+        next: 'if that machine was set up again, create a session from the last snapshot with `holdfast snapshot fork`',
       });
     try {
       await send(request, begun, place);
@@ -299,8 +299,8 @@ async function release(request: MoveRequest, begun: Departure, arrived: Arrival)
   const { acceptance, state } = arrived;
   if (acceptance === null)
     throw new HoldfastError('conflict', `Session ${begun.name} is not moved`, {
-      why: `what had arrived on ${request.target.name} ${state === 'active' ? 'lives there already' : 'was deleted there'}`,
-      next: `give the move up with \`holdfast session move ${begun.sessionId} --abort\`, and begin again`,
+      why: `what had arrived on ${request.target.name} ${state === 'active' ? 'is used there already' : 'was deleted there'}`,
+      next: `cancel the move with \`holdfast session move ${begun.sessionId} --abort\`, and begin again`,
     });
   request.signal.throwIfAborted();
   return await request.source.client.call('move/release', { move: begun.move, acceptance }, {});

@@ -37,7 +37,7 @@ export class AttachedFiles {
   /** See `attachment/write`. */
   write({ turnId, name, offset, total }: AttachedPart, bytes: Uint8Array): number {
     if (offset + bytes.length > total)
-      throw new HoldfastError('invalid_params', 'The attachment has more bytes than it said');
+      throw new HoldfastError('invalid_params', 'The attachment has more bytes than announced');
     for (let tries = 1; ; tries += 1) {
       try {
         this.#run.repair();

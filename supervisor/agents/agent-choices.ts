@@ -61,7 +61,7 @@ export class AgentChoices {
     const state = this.#stateOf(sessionId);
     if (state === null) {
       throw new HoldfastError('invalid_state', 'This cannot be chosen yet', {
-        why: 'the agent says in its first turn what it offers',
+        why: 'the agent reports its settings in its first turn',
         next: 'send it a prompt first',
       });
     }

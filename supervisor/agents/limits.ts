@@ -4,7 +4,7 @@ import type { Limit } from '../../sidecar/wire.ts';
 const TEXTS: Readonly<Record<Limit, { readonly why: string; readonly next: string }>> = {
   memory: {
     why: 'it ran out of memory: the kernel ended a process in the sandbox',
-    next: 'raise `limits.memory` in holdfast.yaml; what is in /tmp is memory too',
+    next: 'raise `limits.memory` in holdfast.yaml; files in /tmp are memory too',
   },
   processes: {
     why: 'it ran out of processes: one could not be started',

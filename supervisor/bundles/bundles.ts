@@ -320,7 +320,7 @@ function requirePresent(session: SessionRow): SessionRow {
   if (session.status !== 'deleted') return session;
   throw new HoldfastError('not_found', `Session ${session.name} cannot be exported`, {
     why: 'it was deleted, and its prompts and outputs with it',
-    next: 'make a session of its last snapshot with `holdfast snapshot fork`, and export that one',
+    next: 'create a session from its last snapshot with `holdfast snapshot fork`, and export that one',
   });
 }
 

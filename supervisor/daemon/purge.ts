@@ -91,7 +91,7 @@ export class Purge {
     const what =
       sessions === undefined ? `${workspaces} workspaces` : `${sessions} sessions with their workspaces`;
     return new HoldfastError('confirmation_required', 'Nothing was removed', {
-      why: `${what}, all history and every container of ${home.root} would be gone for good`,
+      why: `${what}, all history and every container of ${home.root} would be deleted permanently`,
       next: 'repeat with --force',
       details: { home: home.root, workspaces, ...(sessions === undefined ? {} : { sessions }) },
     });

@@ -41,7 +41,7 @@ export interface HandoffServiceOptions {
   readonly running: (sessionId: string) => number;
   /**
    * Called before a handoff is recorded as made. What it resolves with is called in the transaction that records it.
-   * Never rejects: what was handed over is recorded in any case.
+   * Never rejects: what was handed off is recorded in any case.
    */
   readonly beforeMade: (session: SessionRow, made: Params<'handoff/record'>) => Promise<() => void>;
 }
@@ -102,8 +102,8 @@ export class HandoffService {
     });
     const base = baseTrees.find(session);
     if (created === null || base === null) {
-      throw new HoldfastError('invalid_state', `Nothing can be handed over from ${session.name}`, {
-        why: 'what its workspace began with is not known',
+      throw new HoldfastError('invalid_state', `Nothing can be handed off from ${session.name}`, {
+        why: 'the first content of its workspace is unknown',
         next: 'use `holdfast snapshot diff` and `holdfast workspace cat`',
       });
     }

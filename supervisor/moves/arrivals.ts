@@ -126,7 +126,7 @@ export class Arrivals {
       throw refused('withdrawal', 'it is of another move');
     if (row.state === 'active') {
       throw new HoldfastError('conflict', `Session ${row.name} is not removed`, {
-        why: `${row.peerName} has let go of it, and it lives here`,
+        why: `${row.peerName} has released it, and it is used here`,
       });
     }
     const session = sessions.get(row.sessionId);
@@ -216,7 +216,7 @@ export class Arrivals {
 
 function discarded({ name, peerName }: TargetMove): HoldfastError {
   return new HoldfastError('conflict', `Session ${name} cannot be used here`, {
-    why: 'what had arrived of it was deleted here',
-    next: `make a session of its last snapshot on ${peerName} with \`holdfast snapshot fork\``,
+    why: 'the copy of it was deleted here',
+    next: `create a session from its last snapshot on ${peerName} with \`holdfast snapshot fork\``,
   });
 }

@@ -222,7 +222,7 @@ export class Departures {
     if (row.state !== 'leaving') throw this.#wrongState(row);
     throw new HoldfastError('conflict', `Session ${row.name} is not moved to ${to.name}`, {
       why: `it is moving to ${row.peerName}`,
-      next: `finish that, or give it up with \`holdfast session move ${row.sessionId} --abort\``,
+      next: `finish that, or cancel it with \`holdfast session move ${row.sessionId} --abort\``,
     });
   }
 
@@ -301,7 +301,7 @@ export class Departures {
         next: `move it back from there, or repeat \`holdfast session move ${sessionId}\` if that was interrupted`,
       });
     return new HoldfastError('conflict', `Session ${name} is not moved`, {
-      why: 'the move was given up',
+      why: 'the move was cancelled',
       next: 'begin again with `holdfast session move`',
     });
   }

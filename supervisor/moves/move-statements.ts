@@ -68,7 +68,7 @@ export function isSameMove(one: MovePredicate, other: MovePredicate): boolean {
 export function refused(step: MoveStep, why: string): HoldfastError {
   return new HoldfastError('permission_denied', `The session was not moved: its ${step} is not valid`, {
     why,
-    next: 'repeat `holdfast session move`; if it stays so, keep the session with `holdfast session move SESSION --abort`',
+    next: 'repeat `holdfast session move`; if that does not help, keep the session with `holdfast session move SESSION --abort`',
   });
 }
 

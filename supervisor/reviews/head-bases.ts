@@ -216,7 +216,7 @@ export class HeadBases {
     const base = this.#options.baseTrees.find(session);
     if (base !== null && base.origin !== null) return { ...base, origin: base.origin };
     throw new HoldfastError('not_supported', `${session.name} cannot be compared with a commit`, {
-      why: 'its project was deployed without git, or it is not known where its files come from',
+      why: 'its project was deployed without git, or the origin of its files is unknown',
       next: 'use --base start',
     });
   }

@@ -54,7 +54,7 @@ export class ReviewComments {
       if (all !== null && lines.start < lines.end && lines.end <= count)
         return Buffer.from(all.slice(lines.start, lines.end));
       throw new HoldfastError('not_found', `${path} has no lines ${lines.start + 1} to ${lines.end}`, {
-        why: count === 0 ? 'it is no text that can be read here' : `it has ${count} lines there`,
+        why: count === 0 ? 'it is not text that can be read here' : `it has ${count} lines there`,
         next: 'see `holdfast review diff SESSION PATH`',
       });
     });

@@ -260,7 +260,7 @@ export class ReviewDecisions {
         });
         return result;
       }
-      throw new HoldfastError('not_found', 'There is no decision to take back');
+      throw new HoldfastError('not_found', 'There is no decision to undo');
     });
   }
 

@@ -42,8 +42,8 @@ export class ReviewDelivery {
         'invalid_state',
         `Nothing of ${session.name} is accepted since its last review`,
         {
-          why: 'that review has ended, and what changed since was not reviewed',
-          next: `review it with \`holdfast review ${session.name}\`, or hand over everything with --unreviewed`,
+          why: 'that review has ended, and later changes were not reviewed',
+          next: `review it with \`holdfast review ${session.name}\`, or hand off everything with --unreviewed`,
         },
       );
     }
@@ -51,8 +51,8 @@ export class ReviewDelivery {
     if (accepted === null) throw new HoldfastError('internal', 'The accepted tree was not stored');
     if (accepted.root !== review.base.root) return { ...review, accepted };
     throw new HoldfastError('invalid_state', `Nothing is accepted in the review of ${session.name}`, {
-      why: 'only what you accepted is handed over',
-      next: `accept it with \`holdfast review accept ${session.name} --all\`, or hand over everything with --unreviewed`,
+      why: 'only accepted changes are handed off',
+      next: `accept it with \`holdfast review accept ${session.name} --all\`, or hand off everything with --unreviewed`,
     });
   }
 

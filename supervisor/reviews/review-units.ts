@@ -64,7 +64,7 @@ async function visibleDifferences(
         'output_limit',
         `More than ${MAX_UNITS.toLocaleString('en-US')} paths changed`,
         {
-          next: 'delete what need not be reviewed, or choose a later base',
+          next: 'delete files that need no review, or choose a later base',
         },
       );
     }

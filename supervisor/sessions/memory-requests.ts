@@ -79,7 +79,7 @@ export class MemoryRequests {
     }
     if (signal.aborted) {
       throw new HoldfastError('cancelled', 'Nobody waits for the memory any longer', {
-        why: 'the turn that asks for it goes on until its own end',
+        why: 'the turn that asks for it continues until its own end',
       });
     }
     const found = this.#writtenIn(turn);

@@ -118,7 +118,7 @@ function heldError(move: MoveRow, name: string): HoldfastError {
     case 'active':
     case 'discarded':
       return new HoldfastError('conflict', `Session ${name} cannot be used yet`, {
-        why: `it is arriving from ${peerName}, which has not let go of it as far as is known here`,
+        why: `it is arriving from ${peerName}, which has not released it as far as this machine knows`,
         next: 'repeat `holdfast session move` where you began it',
       });
   }

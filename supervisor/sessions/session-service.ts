@@ -193,7 +193,7 @@ export class SessionService {
   async delete(row: SessionRow, force: boolean, opId?: string): Promise<void> {
     if (!force) {
       throw new HoldfastError('confirmation_required', `Session ${row.name} is not deleted without a yes`, {
-        why: 'its workspace and everything in it would go; only a last snapshot stays, for a week',
+        why: 'its workspace would be deleted with everything in it; only a last snapshot is kept, for a week',
         next: 'repeat it with --force',
       });
     }
@@ -210,7 +210,7 @@ export class SessionService {
         'confirmation_required',
         `The workspace of ${row.name} is not emptied without a yes`,
         {
-          why: 'every file in it would be gone for good',
+          why: 'every file in it would be deleted permanently',
           next: 'repeat it with --force',
         },
       );

@@ -59,7 +59,7 @@ export class AgentSnapshots {
     if ((await this.#options.freeBytes()) >= MIN_FREE_BYTES) return;
     throw new HoldfastError('no_space', 'No snapshot was created', {
       why: `the disk has less than the ${MIN_FREE_BYTES / MIB} MiB free that snapshots of an agent leave`,
-      next: 'go on without one, or tell the person',
+      next: 'continue without one, or tell the person',
     });
   }
 
@@ -76,7 +76,7 @@ export class AgentSnapshots {
     if (bytes < budget) return bytes;
     throw new HoldfastError('overloaded', 'No snapshot was created', {
       why: `those of this agent have stored ${Math.floor(bytes / MIB)} MiB lately, and ${Math.floor(budget / MIB)} MiB a day are allowed`,
-      next: 'go on without one; a person can create one at any time',
+      next: 'continue without one; a person can create one at any time',
     });
   }
 

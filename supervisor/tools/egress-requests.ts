@@ -182,7 +182,7 @@ function parseHost(text: string): ParsedHost {
 function rejected(host: string, why: string): HoldfastError {
   return new HoldfastError('conflict', `${host} may not be reached`, {
     why,
-    next: 'go on without it, and do not ask for it again in this turn',
+    next: 'continue without it, and do not ask for it again in this turn',
   });
 }
 

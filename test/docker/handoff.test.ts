@@ -149,7 +149,7 @@ test('after a review a commit has exactly what was accepted, and the next one wh
   await home.runOk(['review', 'accept', session, 'a.txt']);
   await home.runOk(['review', 'reject', session, 'b.txt']);
   const preview = await home.run(['handoff', session, '--repository', project, '--preview']);
-  expect(preview.stderr).toContain('Handing over what you accepted; 1 change not accepted stays behind');
+  expect(preview.stderr).toContain('Handing off what you accepted; 1 change not accepted stays behind');
 
   const first = await handOff();
   expect(git('diff', '--name-status', head, first.commit)).toBe('M\ta.txt\n');

@@ -200,7 +200,7 @@ test.skipIf(SSHD === undefined)(
         await user.enterText('Work of the other machine');
         await user.dialog('Hand over 3 files').waitFor(SEEN);
         await user.pressDialogButton('Hand over 3 files', 'Hand Off');
-        await user.toast('3 files handed over').first().waitFor(SEEN);
+        await user.toast('3 files handed off').first().waitFor(SEEN);
         const branch = git('branch', '--list', 'holdfast/*', '--format=%(refname:short)');
         expect(git('diff', '--name-status', head, branch)).toBe(
           'A\tby-the-agent.txt\nA\tfrom-terminal\nM\tnotes.txt',

@@ -178,7 +178,7 @@ test('a person reviews by keyboard what an agent changed, hands it to a reposito
         await person.dialog('Hand over 11 files').waitFor();
         await person.screenshot('handoff-dark');
         await person.pressDialogButton('Hand over 11 files', 'Hand Off');
-        await person.toast('11 files handed over').first().waitFor();
+        await person.toast('11 files handed off').first().waitFor();
         await person.screenshot('handed-off-dark');
 
         const commit = git('rev-parse', 'holdfast/story');
@@ -199,7 +199,7 @@ test('a person reviews by keyboard what an agent changed, hands it to a reposito
         await home.runOk(['manifest', 'show', id, '--id', manifest, '--output', file]);
         expect(await home.runJson(['manifest', 'verify', file])).toMatchObject({ valid: true });
 
-        await person.pressToastButton('11 files handed over', 'Undo');
+        await person.pressToastButton('11 files handed off', 'Undo');
         await person.toast('The handoff was undone').first().waitFor();
         expect(git('branch', '--list', 'holdfast/*')).toBe('');
         expect(git('worktree', 'list').split('\n')).toHaveLength(1);

@@ -150,7 +150,7 @@ export class ConversationSteps {
     const { offset } = this.#scanner;
     if (output.offset > offset || output.offset + output.bytes.length < offset) {
       throw new HoldfastError('internal', 'The output of the agent has a gap', {
-        why: `it was read up to ${offset}, and goes on at ${output.offset}`,
+        why: `it was read up to ${offset}, and continues at ${output.offset}`,
       });
     }
     const slice = new TimeSlice();

@@ -21,7 +21,7 @@ export function stoppedOutcome(reason: string, isCancelled: boolean): AgentTurnO
       return {
         status: 'cancelled',
         error: turnError('cancelled', 'The agent ended its turn', {
-          why: 'it takes a rejected permission, or something of its own, as the end of the turn',
+          why: 'it ends its turn after a rejected permission, or for a reason of its own',
         }),
       };
     case 'max_tokens':
@@ -99,7 +99,7 @@ export function agentEndedOutcome(
 export const UNREAD: AgentTurnOutcome = {
   status: 'failed',
   error: turnError('agent_failed', 'The agent does not read its input', {
-    why: 'more answers wait for it than are kept, so its process was ended',
+    why: 'too many answers wait for it, so its process was ended',
     next: 'the next prompt starts it again',
     details: { unread: true },
   }),
@@ -120,7 +120,7 @@ export function stoppedAtBudgetOutcome(use: string): AgentTurnOutcome {
 export const UNSTOPPABLE: AgentTurnOutcome = {
   status: 'failed',
   error: turnError('agent_failed', 'The agent went on beyond its budget', {
-    why: 'it did not stop when it was told to, so its process was ended',
+    why: 'it did not stop when asked to, so its process was ended',
     next: 'the next prompt starts it again',
   }),
 };

@@ -268,7 +268,7 @@ function countLines(path: string, { bytes, size }: LiveFile): number {
   if (size > BLAME_LIMITS.bytes)
     throw tooLarge(`it has ${size} bytes, and the limit is ${BLAME_LIMITS.bytes}`);
   if (bytes.includes(0)) {
-    throw new HoldfastError('not_supported', `${path} is no text`, { why: 'it has zero bytes' });
+    throw new HoldfastError('not_supported', `${path} is not text`, { why: 'it has zero bytes' });
   }
   const lines = lineStarts(bytes).length - 1;
   if (lines > BLAME_LIMITS.lines)

@@ -53,7 +53,7 @@ describe('for people', () => {
     const json = await runToEnd(['session', 'update', 'default', '--model', 'm-1', '--json'], { home });
     expect(JSON.parse(json.stdout)).toMatchObject({ session: { model: 'm-1' } });
     const help = await runToEnd(['session', 'update', '--help'], { home });
-    expect(help.stdout.replace(/\s+/g, ' ')).toContain('for agents that let it be chosen');
+    expect(help.stdout.replace(/\s+/g, ' ')).toContain('if the agent supports it');
   });
 
   test('deploy prints warnings on standard error, also with --json', async () => {

@@ -253,7 +253,7 @@ describe.skipIf(SSHD === undefined).concurrent('an odd machine (needs sshd)', { 
     expect(updated.code).toBe(1);
     const now = version === '99.0.0' ? version : __VERSION__;
     expect(updated.stderr).toContain(`far runs Holdfast ${now} (build `);
-    expect(updated.stderr).toContain('but its images were not brought: far has no Docker');
+    expect(updated.stderr).toContain('but its images could not be installed: far has no Docker');
     const status = await near.run('supervisor', 'status', '--host', 'far', '--json');
     expect(JSON.parse(status.stdout)).toMatchObject({ version: now });
   });

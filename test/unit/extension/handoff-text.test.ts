@@ -35,6 +35,6 @@ test('what stays behind is said, a line each', () => {
     '1 file stays in quarantine: .vscode/tasks.json.',
     '1 path no repository may get: .git/config (git).',
     '2 ignored files stay behind.',
-    'The agent still works: what it changes from now on is not part of this handoff.',
+    'The agent is still running: its later changes are not part of this handoff.',
   ]);
 });
