@@ -325,6 +325,7 @@ describe.skipIf(BUSYBOX === null)('durable processes', () => {
     const id = await start(`
       cd '${host.path('run/processes')}'/proc-*
       echo before
+      read -r _
       rm -f stdout stderr wake
       ln -s '${host.path('control/secret')}' stdout
       ln -s '${host.path('control/secret')}' in-0
@@ -334,6 +335,9 @@ describe.skipIf(BUSYBOX === null)('durable processes', () => {
       truncate -s 1T wake
       echo after
       exit 3`);
+    // From then on the sidecar has its file open; before, the agent would lose its own output.
+    await readUntil(id, 'before\n');
+    await channel.write(id, 0, Buffer.from('go\n'));
     const { text, status } = await readAll(id);
     expect(text).toBe('before\nafter\n');
     expect(status.exitCode).toBe(3);
