@@ -20,6 +20,7 @@ export const OBEYED_FOLDERS: ReadonlySet<string> = new Set([
   ...names(
     '.goose .warp .rovodev .zencoder .qoder .codebuddy .iflow .openhands .serena .antigravity .pi .grok',
   ),
+  ...names('.storybook .ladle'),
   ...names('.plugin .claude-plugin .codex-plugin .cursor-plugin .idx'),
   // Versions of tools and environments of shells.
   ...names('mise .rtx .asdf .proto .moon .flox .devenv .shadowenv.d .hermit .pixi .venv venv'),
@@ -43,7 +44,7 @@ export const OBEYED_FILES: ReadonlySet<string> = new Set([
   ...names('.pdbrc .pdbrc.py .pythonrc .pythonstartup .irbrc .pryrc .ghci .ocamlinit .erlang .iex.exs'),
   ...names('.rprofile .renviron .rdata .psqlrc .sqliterc .user.ini php.ini .htaccess web.config user.clj'),
   ...names('startup.jl pyvenv.cfg ipython_config.py gunicorn.conf.py ansible.cfg .radare2rc desktop.ini'),
-  ...names('autorun.inf .hgrc'),
+  ...names('autorun.inf .hgrc .rvmrc .simplecov .yardopts .tern-project .hintrc'),
   // Versions of tools: some name a program, and all decide which one is fetched and run.
   ...names('.nvmrc .node-version .python-version .ruby-version .java-version .go-version .swift-version'),
   ...names(
@@ -113,7 +114,7 @@ export const OBEYED_FAMILY = new RegExp(
 /** Endings of such files. Windows finds programs by them in the current folder, before all others. */
 export const OBEYED_ENDINGS: readonly string[] = [
   ...names(
-    '.exe .com .bat .cmd .scr .pif .cpl .lnk .hta .msi .vbs .vbe .wsf .wsh .jse .ps1 .psm1 .psd1 .reg',
+    '.exe .com .bat .cmd .scr .pif .cpl .lnk .hta .msi .msc .vbs .vbe .wsf .wsh .jse .ps1 .psm1 .psd1 .reg',
   ),
   ...names('.sublime-workspace .sublime-build .code-profile .code-snippets .vsix .iml .ipr .iws .launch'),
   ...names('.rproj .xcworkspacedata .command .run.xml .runsettings'),

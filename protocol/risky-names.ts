@@ -212,10 +212,13 @@ export const BUILD_FAMILY = new RegExp(
     /^(docker-)?compose([._-].*)?\.ya?ml$/,
     /^\.?taskfile(\.dist)?\.ya?ml$/,
     /^(requirements|constraints)[a-z0-9._-]{0,100}\.(txt|in)$/,
-    /^(gulpfile|gruntfile)\.[cm]?[jt]s$/,
-    // Configurations that are programs, of the tools that a build, a test or an editor loads.
-    /^\.?(vite|vitest|jest|webpack|rollup|babel|postcss|tailwind|next|nuxt|svelte|astro|remix|metro|karma|cypress|playwright|tsup|tsdown|esbuild|rspack|rsbuild|wdio|protractor|stylelint|commitlint|release|semantic-release|snowpack|craco|vue|angular|ember-cli-build|mocha|ava|nyc|plop|knip|drizzle|knex|prisma|expo|app|storybook|uno|windi|quasar|gatsby|docusaurus|eleventy)(\.(config|workspace|setup))(\.[a-z0-9-]+)?\.[cm]?[jt]sx?$/,
-    /^\.(babelrc|mocharc|stylelintrc|swcrc|releaserc|lintstagedrc)\.[cm]?[jt]s$/,
+    /^(gulpfile|gruntfile)(\.babel)?\.([cm]?[jt]s|coffee|ls)$/,
+    // Configurations that are programs: tools and the extensions of editors load them because of their names.
+    /^[^/]+\.(config|conf|workspace|setup)(\.[a-z0-9-]+)?\.[cm]?[jt]sx?$/,
+    /^(ember-cli-build|nightwatch|quasar)\.[cm]?[jt]sx?$/,
+    /^\.[a-z0-9_-]+rc\.[cm]?[jt]s$/,
+    /^\.(dependency-cruiser|size-limit|release-it|eleventy|prettierrc|syncpackrc)\.[cm]?[jt]s$/,
+    /^\.?pylintrc(\..*)?$/,
   ]
     .map(({ source }) => source)
     .join('|'),

@@ -192,16 +192,24 @@ async function takeTurnWithFiles(
     ? await createOwn(context, profile)
     : await ensureSession(context, profile, options.where);
   let isWanted = false;
+  // From then on only its end may delete the session: a lost connection is none, and the turn goes on.
+  let isRunning = false;
   try {
     const attachments = await uploadAttachments(context, session, files);
     const turn = { ...options, where: { session }, attachments };
-    if (keep === undefined) return await takeTurn(context, turn);
+    isRunning = true;
+    if (keep === undefined) {
+      const code = await takeTurn(context, turn);
+      isRunning = false;
+      return code;
+    }
     const taken = await takeTurnKeeping(context, keep, turn);
+    isRunning = false;
     isWanted = !taken.isKept;
     if (isOwn && isWanted) await noteStays(context, session);
     return taken.code;
   } finally {
-    if (isOwn && !isWanted) await deleteOwn(context, session);
+    if (isOwn && !isWanted && !isRunning) await deleteOwn(context, session);
   }
 }
 

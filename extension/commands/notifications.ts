@@ -60,7 +60,7 @@ export class Notifications {
   }
 
   /** `actions`: commands by their labels, with their argument if they take one. */
-  #show(message: string, actions: Readonly<Record<string, string | readonly [string, string]>>): void {
+  #show(message: string, actions: Readonly<Record<string, string | readonly [string, unknown]>>): void {
     if (this.#shown.has(message)) return;
     this.#shown.add(message);
     void window.showWarningMessage(message, ...Object.keys(actions)).then((choice) => {
@@ -81,10 +81,11 @@ function movedTo({ details }: HoldfastError): string | undefined {
   return typeof session === 'string' && /^ses-[a-z2-7]{16}$/.test(session) ? session : undefined;
 }
 
-/** The profile of a setup that failed or took too long. */
-function profileOfSetup({ details }: HoldfastError): string | undefined {
+/** The profile and the host of a setup that failed or took too long, as `create-session.ts` names them. */
+function profileOfSetup({ details }: HoldfastError): { profile: string; host: string } | undefined {
   const profile = details?.['setupOf'];
-  return typeof profile === 'string' ? profile : undefined;
+  const host = details?.['setupOn'];
+  return typeof profile === 'string' && typeof host === 'string' ? { profile, host } : undefined;
 }
 
 /** Whether the missing image is one that *Build Images* can build. */

@@ -1,6 +1,7 @@
 import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
+import { hostOfTarget } from '../connection/target-host.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { pickSession } from '../sessions/pick-session.ts';
 import { onlySessionInWindow } from '../sessions/session-window.ts';
@@ -20,8 +21,7 @@ export class PolicyCommands {
   get handlers() {
     return {
       'holdfast.allowHost': (target, host, scope) => this.#allowHost(target, host, scope),
-      'holdfast.setSecret': (name) =>
-        setSecret(this.#connection, typeof name === 'string' ? name : undefined),
+      'holdfast.setSecret': (target) => this.#setSecret(target),
     } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 
@@ -30,5 +30,14 @@ export class PolicyCommands {
       title: 'Allow Host',
     });
     return session === undefined ? undefined : allowHost(this.#connection, session, { host, scope });
+  }
+
+  /** `target`: names a host, and a secret where that is known already. */
+  #setSecret(target: unknown): Promise<string | undefined> {
+    // Kept: the window's folders may be others when the value is typed.
+    const host = hostOfTarget(this.#connection, target) ?? this.#connection.own;
+    const isNamed = typeof target === 'object' && target !== null && 'secret' in target;
+    const name = isNamed && typeof target.secret === 'string' ? target.secret : undefined;
+    return setSecret(host, this.#connection.known.length, name);
   }
 }

@@ -4,7 +4,6 @@ import { SecretNameSchema } from '../../protocol/secret-name.ts';
 import { SECRET_LIMITS } from '../../protocol/secrets.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { validationMessage } from '../base/validation-message.ts';
-import type { Connection } from '../connection/connection.ts';
 import type { HostConnection } from '../connection/host-connection.ts';
 import { onHost } from '../connection/host-status.ts';
 
@@ -17,13 +16,15 @@ const ALL_PROFILES: ScopeItem = { label: 'All Profiles', profile: null };
 
 /**
  * Asks for the name, the scope and the value of a secret. The value is typed into a password box and goes to the
- * supervisor of the window's host alone, which every question names. `given`: a name that is known already; the secret is for all
- * profiles then. Returns the secret's name; undefined where the person cancels.
+ * supervisor of one host alone, which every question names. `known`: how many hosts there are. `given`: a name that is known already;
+ * the secret is for all profiles then. Returns the secret's name; undefined where the person cancels.
  */
-export async function setSecret(connection: Connection, given?: string): Promise<string | undefined> {
-  // Kept: the window's folders may be others when the value is typed.
-  const host = connection.own;
-  const title = onHost('Set Secret', host.name, connection.known.length);
+export async function setSecret(
+  host: HostConnection,
+  known: number,
+  given?: string,
+): Promise<string | undefined> {
+  const title = onHost('Set Secret', host.name, known);
   const name =
     given ??
     (await window.showInputBox({

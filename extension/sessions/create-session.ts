@@ -75,23 +75,38 @@ async function deploy({ host, home }: Place, directory: string): Promise<string 
   const declined = new HoldfastError('cancelled', 'The deploy was cancelled');
   try {
     // A setup can take minutes.
-    return await withProgress(`Deploying ${sanitize(basename(directory))}`, async (report, signal) => {
-      const { profile } = await deployProject(host, {
-        directory,
-        home,
-        opId: randomUUID(),
-        signal,
-        onProgress: ({ stage }) => report(sanitize(stage, MOST_SHOWN)),
-        onConfiguration: async (list) => {
-          if (!(await confirmConfiguration(list))) throw declined;
-        },
-      });
-      return profile.name;
-    });
+    return await withProgress(
+      onHost(`Deploying ${sanitize(basename(directory))}`, host.name, 1),
+      async (report, signal) => {
+        const { profile } = await deployProject(host, {
+          directory,
+          home,
+          opId: randomUUID(),
+          signal,
+          onProgress: ({ stage }) => report(sanitize(stage, MOST_SHOWN)),
+          onConfiguration: async (list) => {
+            if (!(await confirmConfiguration(list))) throw declined;
+          },
+        });
+        return profile.name;
+      },
+    );
   } catch (error) {
     if (error === declined || HoldfastError.from(error).code === 'cancelled') return undefined;
-    throw error;
+    throw withHost(error, host.name);
   }
+}
+
+/** Names the host in the error of a setup, whose log is there. */
+function withHost(error: unknown, host: string): unknown {
+  if (!(error instanceof HoldfastError) || error.details?.['setupOf'] === undefined) return error;
+  const { code, message, why, next, details } = error;
+  return new HoldfastError(code, message, {
+    why,
+    next,
+    details: { ...details, setupOn: host },
+    cause: error,
+  });
 }
 
 /** Characters of one line of what a deploy is doing. */

@@ -33,7 +33,8 @@ export async function ensureProfile(host: HostConnection, folder: WorkspaceFolde
   if (picked === undefined) return false;
   const starter = starterProfile(profileNameFor(folder.name), picked.preset);
   if (!(await confirm(folder, picked.preset, starter))) return false;
-  await workspace.fs.writeFile(file, Buffer.from(starter.text));
+  // Another program may have written one meanwhile.
+  if (!(await exists(file))) await workspace.fs.writeFile(file, Buffer.from(starter.text));
   await window.showTextDocument(file, { preview: false });
   if (starter.secret !== null) await ensureSecret(host, starter.secret);
   return true;
@@ -91,5 +92,5 @@ async function confirm(
 async function ensureSecret(host: HostConnection, name: string): Promise<void> {
   const { secrets } = await host.call('secret/list', {});
   if (!secrets.some((secret) => secret.name === name && secret.profile === null))
-    await commands.executeCommand('holdfast.setSecret', name);
+    await commands.executeCommand('holdfast.setSecret', { host: host.name, secret: name });
 }

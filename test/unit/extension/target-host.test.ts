@@ -23,11 +23,16 @@ test.for([
   ['an entry of a session', { kind: 'session', session: { id: 'ses-1-far' } }, 'far'],
   ['an entry of a host', { kind: 'host', host: 'far' }, 'far'],
   ['a group of a host', { kind: 'group', host: 'local', group: 'active' }, 'local'],
-  ['a host that was removed', { kind: 'host', host: 'gone' }, undefined],
   ['the name of a profile', 'reviewer', undefined],
   ['nothing', undefined, undefined],
 ] as const)('%s names its host', ([, target, name]) => {
   expect(hostOfTarget(given('connected', 'connected'), target)?.name).toBe(name);
+});
+
+test('a host that was removed is an error, and never another host', () => {
+  expect(() => hostOfTarget(given('connected', 'connected'), { kind: 'host', host: 'gone' })).toThrow(
+    'no longer in the list',
+  );
 });
 
 test.for([
