@@ -9,6 +9,7 @@ import type { EgressListener } from './egress/listener.ts';
 import type { EgressListeners } from './egress/listeners.ts';
 import { Directory } from './files/directory.ts';
 import { filesHandlers } from './files/handlers.ts';
+import { restoreWorkspaceAccess } from './files/workspace-access.ts';
 import type { WorkspaceFiles } from './files/workspace-files.ts';
 import { processHandlers } from './processes/handlers.ts';
 import type { Processes } from './processes/processes.ts';
@@ -115,7 +116,10 @@ export function serveConnection(
         await processes.endLost();
         return { left };
       },
-      'turn/launch': (launch, { bytes }) => turns.launch(launch, bytes),
+      'turn/launch': (launch, { bytes }) => {
+        restoreWorkspaceAccess(workspace);
+        return turns.launch(launch, bytes);
+      },
       'turn/progress': (params, { signal }) => turns.progress(params, signal),
       'turn/read': ({ turnId, stream: name, offset, limit }) => {
         const { bytes, total } = turns.read(turnId, name, offset, limit);
@@ -135,9 +139,10 @@ export function serveConnection(
         await turns.killExec(exec, name, signal);
         return {};
       },
-      ...terminalHandlers(terminals),
-      ...processHandlers(processes),
+      ...terminalHandlers(terminals, workspace),
+      ...processHandlers(processes, workspace),
       'workspace/usage': async (_params, { signal, progress }) => {
+        restoreWorkspaceAccess(workspace);
         using root = Directory.name(workspace);
         const onProgress = ({ files: counted }: Usage): void =>
           progress('counting', counted, undefined, 'files');
@@ -183,6 +188,7 @@ export function serveConnection(
       'tools/accept': (_params, context) => acceptFrom(egress.tools, context),
       'files/seed': ({ entries }, { bytes, signal }) => seedWorkspace(files, entries, bytes, signal),
       'workspace/read': ({ path }) => {
+        restoreWorkspaceAccess(workspace);
         const bytes = readWorkspaceFile(workspace, path);
         return withBytes({ size: bytes.length }, bytes);
       },

@@ -16,6 +16,7 @@ import { O_PATH, placeAt, Resolver } from './resolver.ts';
 import { statPath, type StatOptions } from './stat.ts';
 import { reopenDirectory } from './staged-file.ts';
 import { Uploads } from './uploads.ts';
+import { restoreWorkspaceAccess } from './workspace-access.ts';
 import { type WritePrecondition, type WriteTarget, FileWriter } from './file-writer.ts';
 import { WriteIntents } from './write-intents.ts';
 
@@ -67,6 +68,7 @@ export class WorkspaceFiles {
 
   /** Loads what the calls need, and recovers interrupted writes of an earlier sidecar. Every call awaits it. */
   ready(): Promise<Ready> {
+    restoreWorkspaceAccess(this.#options.workspace);
     this.#ready ??= this.#prepare().catch((error: unknown) => {
       this.#ready = undefined;
       throw error;

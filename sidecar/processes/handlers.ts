@@ -1,4 +1,5 @@
 import { type Handlers, withBytes } from '../../protocol/wire/shapes.ts';
+import { restoreWorkspaceAccess } from '../files/workspace-access.ts';
 import type { SIDECAR_METHODS } from '../wire.ts';
 import type { Processes } from './processes.ts';
 
@@ -8,10 +9,13 @@ type ProcessCalls = {
   ]: (typeof SIDECAR_METHODS)[M];
 };
 
-/** Handlers of `process/*`. */
-export function processHandlers<P>(processes: Processes): Handlers<ProcessCalls, P> {
+/** Handlers of `process/*`. `workspace`: where programs start. */
+export function processHandlers<P>(processes: Processes, workspace: string): Handlers<ProcessCalls, P> {
   return {
-    'process/start': (launch, { signal }) => processes.start(launch, signal),
+    'process/start': (launch, { signal }) => {
+      restoreWorkspaceAccess(workspace);
+      return processes.start(launch, signal);
+    },
     'process/progress': ({ processId }) => processes.progress(processId),
     'process/read': async ({ processId, stream, ...from }, { signal }) => {
       const { bytes, ...answer } = await processes.read(processId, stream, from, signal);

@@ -8,6 +8,7 @@ import type { Hash } from '../../snapshot-format/objects.ts';
 import type { StateScope } from '../../snapshot-format/sidecar-calls.ts';
 import { Directory } from '../files/directory.ts';
 import { O_PATH } from '../files/resolver.ts';
+import { restoreWorkspaceAccess } from '../files/workspace-access.ts';
 import { IN_SANDBOX } from '../wire.ts';
 import { inHome, StateFilter } from '../home/state-filter.ts';
 import { PUT_BYTES } from './upload-buffers.ts';
@@ -153,6 +154,7 @@ async function resultOf(task: Task, work: TaskRuntime): Promise<TaskResult<TaskK
       task.kind === 'scan' ? state.scan(task.params, work) : state.restore(task.params, work),
     );
   }
+  restoreWorkspaceAccess(workspace);
   snapshots ??= open();
   const here = await snapshots;
   switch (task.kind) {

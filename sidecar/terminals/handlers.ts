@@ -1,4 +1,5 @@
 import { type Handlers, withBytes } from '../../protocol/wire/shapes.ts';
+import { restoreWorkspaceAccess } from '../files/workspace-access.ts';
 import type { SIDECAR_METHODS } from '../wire.ts';
 import type { Terminals } from './terminals.ts';
 
@@ -8,10 +9,13 @@ type TerminalCalls = {
   ]: (typeof SIDECAR_METHODS)[M];
 };
 
-/** Handlers of `terminal/*`. */
-export function terminalHandlers<P>(terminals: Terminals): Handlers<TerminalCalls, P> {
+/** Handlers of `terminal/*`. `workspace`: where terminals start. */
+export function terminalHandlers<P>(terminals: Terminals, workspace: string): Handlers<TerminalCalls, P> {
   return {
-    'terminal/open': (launch, { signal }) => terminals.open(launch, signal),
+    'terminal/open': (launch, { signal }) => {
+      restoreWorkspaceAccess(workspace);
+      return terminals.open(launch, signal);
+    },
     'terminal/progress': ({ terminalId, waitMs }, { signal }) =>
       terminals.progress(terminalId, waitMs, signal),
     'terminal/read': async ({ terminalId, ...from }, { signal }) => {
