@@ -87,8 +87,15 @@ function readPath({ path }: HandoffEntry): RawPath | null {
   }
 }
 
+/** What one answer has of contents that follow one another. */
+export interface ContentsPart {
+  readonly bytes: Uint8Array;
+  /** The changes that the bytes belong to, and how many of them belong to each. */
+  readonly pieces: readonly { readonly change: Change; readonly size: number }[];
+}
+
 /**
- * The contents of one side of these changes, in pieces and in order. Every content has exactly the size that was listed.
+ * The contents of one side of these changes, in order, an answer at a time. Every content has exactly the size that was listed.
  * Errors: `protocol_error`.
  */
 export async function* readContents(
@@ -97,7 +104,7 @@ export async function* readContents(
   side: 'before' | 'after',
   changes: readonly Change[],
   signal?: AbortSignal,
-): AsyncGenerator<{ readonly change: Change; readonly bytes: Buffer }, void, undefined> {
+): AsyncGenerator<ContentsPart, void, undefined> {
   for (const group of byPage(changes)) {
     let at = 0;
     let offset = 0;
@@ -116,11 +123,12 @@ export async function* readContents(
         { signal },
       );
       let from = 0;
+      const pieces: { change: Change; size: number }[] = [];
       const before = at * 2 ** 40 + offset;
       for (const size of result.sizes) {
         const change = group[at];
         if (change === undefined || from + size > bytes.length) throw mismatch();
-        yield { change, bytes: bytes.subarray(from, from + size) };
+        pieces.push({ change, size });
         from += size;
         offset += size;
         const whole = change[side]?.size ?? 0;
@@ -130,6 +138,7 @@ export async function* readContents(
         offset = 0;
       }
       if (from !== bytes.length || at * 2 ** 40 + offset === before) throw mismatch();
+      yield { bytes, pieces };
     }
   }
 }

@@ -2,7 +2,7 @@ import { HoldfastError } from '../protocol/errors.ts';
 import { fromBytes, type RawPath, readable, toBytes } from '../project/raw-path.ts';
 import type { Contents } from './contents.ts';
 import type { Git } from './git.ts';
-import { readCommit } from './repository.ts';
+import { type CommittedEntry, readCommit } from './repository.ts';
 import type { Edit } from './resolve.ts';
 import { blobOf } from './working-files.ts';
 
@@ -10,6 +10,8 @@ import { blobOf } from './working-files.ts';
 const SCRATCH = 'refs/holdfast/import';
 const NO_COMMIT = '0'.repeat(40);
 const BATCH_BYTES = 2 ** 20;
+/** Of zlib: what git takes for objects that are stored one by one. */
+const FAST = 1;
 
 /** Stores the edited files and returns the tree that a commit becomes with them. No reference is made. */
 export async function writeTree(
@@ -18,21 +20,41 @@ export async function writeTree(
   edits: readonly Edit[],
   contents: Contents,
 ): Promise<string> {
-  const output = await git.text(['fast-import', '--quiet', '--done', '--date-format=raw'], {
+  // Compressed as git compresses single objects, and without a search for differences between files that stand side by side.
+  const command = ['-c', `pack.compression=${FAST}`, 'fast-import', '--depth=0', '--quiet', '--done'];
+  const output = await git.text([...command, '--date-format=raw'], {
     input: importStream(onto, edits, contents),
     what: 'The files could not be stored in the repository',
   });
-  const commit = /^[0-9a-f]{40}$/.exec(output.trim())?.[0];
-  if (commit === undefined) throw new HoldfastError('internal', 'git fast-import named no commit');
-  const tree = await git.text(['rev-parse', '--verify', `${commit}^{tree}`]);
-  if (onto !== null) await requireOnly(git, onto, tree, edits);
-  await requireStored(git, tree, edits);
+  const tree = /^040000 tree ([0-9a-f]{40})\t$/.exec(output)?.[1];
+  if (tree === undefined) throw new HoldfastError('internal', 'git fast-import named no tree');
+  const changed = await changedFrom(git, onto, tree);
+  if (onto !== null) requireOnly(changed, edits);
+  // A merge may have found that all of the agent's changes are there already.
+  const isListed = edits.every(({ path, content }) => content === null || changed.has(path));
+  requireStored(isListed ? changed : await readCommit(git, tree), edits);
   return tree;
 }
 
+/** What differs from a commit, as the tree has it; null where it has nothing. Without a commit: all of the tree. */
+async function changedFrom(
+  git: Git,
+  onto: string | null,
+  tree: string,
+): Promise<ReadonlyMap<RawPath, CommittedEntry | null>> {
+  if (onto === null) return await readCommit(git, tree);
+  const command = ['diff-tree', '-r', '-z', '--raw', '--no-abbrev', '--no-renames', onto, tree];
+  const parts = fromBytes(await git.bytes(command)).split('\0');
+  const changed = new Map<RawPath, CommittedEntry | null>();
+  for (let at = 0; at + 1 < parts.length; at += 2) {
+    const [, mode = '', , blob = ''] = (parts[at] ?? '').split(' ');
+    changed.set(parts[at + 1] ?? '', blob === NO_COMMIT ? null : { mode, blob });
+  }
+  return changed;
+}
+
 /** Errors: `internal` if the tree has other bytes than the supervisor sent. */
-async function requireStored(git: Git, tree: string, edits: readonly Edit[]): Promise<void> {
-  const stored = await readCommit(git, tree);
+function requireStored(stored: ReadonlyMap<RawPath, CommittedEntry | null>, edits: readonly Edit[]): void {
   for (const { path, content } of edits) {
     if (content === null) continue;
     const blob = Buffer.isBuffer(content) ? blobOf(content) : content.blob;
@@ -45,12 +67,9 @@ async function requireStored(git: Git, tree: string, edits: readonly Edit[]): Pr
 }
 
 /** A path that becomes a file takes everything below it away. Errors: `internal` if the tree differs where no edit is. */
-async function requireOnly(git: Git, onto: string, tree: string, edits: readonly Edit[]): Promise<void> {
+function requireOnly(changed: ReadonlyMap<RawPath, unknown>, edits: readonly Edit[]): void {
   const edited = new Set(edits.map(({ path }) => path));
-  const differing = await git.bytes(['diff-tree', '-r', '-z', '--name-only', '--no-renames', onto, tree]);
-  const other = fromBytes(differing)
-    .split('\0')
-    .filter((path) => path !== '' && !edited.has(path));
+  const other = [...changed.keys()].filter((path) => !edited.has(path));
   if (other.length === 0) return;
   throw new HoldfastError('internal', 'The commit was not made', {
     why: `it would change ${other.length} files that are not handed off, such as ${readable(other[0] ?? '')}`,
@@ -75,7 +94,7 @@ async function* importStream(
     size = 0;
     return bytes;
   };
-  add(Buffer.from(`commit ${SCRATCH}\nmark :1\ncommitter Holdfast <> 0 +0000\ndata 0\n`));
+  add(Buffer.from(`commit ${SCRATCH}\nmark :1\ncommitter Holdfast <> 0 +0000\ndata 0\n\n`));
   if (onto !== null) add(Buffer.from(`from ${onto}\n`));
   // A folder may become a file and the other way round, so everything that goes away goes first.
   for (const { path, mode } of edits) if (mode === null) add(Buffer.from(`D ${quoted(path)}\n`, 'latin1'));
@@ -92,7 +111,8 @@ async function* importStream(
     add(NEWLINE);
     if (size > BATCH_BYTES) yield take();
   }
-  add(Buffer.from(`\nget-mark :1\nreset ${SCRATCH}\nfrom ${NO_COMMIT}\n\ndone\n`));
+  // The empty line ends the commit: `ls` may be a part of one.
+  add(Buffer.from(`\nls :1 ""\nreset ${SCRATCH}\nfrom ${NO_COMMIT}\n\ndone\n`));
   yield take();
 }
 const NEWLINE = Buffer.from('\n');

@@ -35,6 +35,11 @@ export class Contents {
     after: new Map<Change, Content>(),
   };
   #end = 0;
+  /** Fetches that run, and the place before which everything was written when none ran. */
+  #fetching = 0;
+  #written = 0;
+  /** What was read last, with what follows it. */
+  #ahead: { readonly start: number; readonly bytes: Buffer } = { start: 0, bytes: Buffer.alloc(0) };
 
   private constructor(file: FileHandle) {
     this.#file = file;
@@ -76,6 +81,10 @@ export class Contents {
         next: 'choose some of them with --paths',
       });
     }
+    // The place of every byte is known before the first one is here, so that two sides can be fetched at once.
+    let end = this.#end;
+    this.#end += total;
+    this.#fetching += 1;
     let current: OpenContent | undefined;
     const finish = (): void => {
       if (current === undefined) return;
@@ -88,19 +97,25 @@ export class Contents {
       }
       known.set(change, { start, size, blob: hash.digest('hex') });
     };
-    for await (const { change, bytes } of readContents(connection, trees, side, wanted, signal)) {
-      if (current?.change !== change) {
-        finish();
-        const hash = createHash('sha1').update(`blob ${change[side]?.size ?? 0}\0`);
-        current = { change, start: this.#end, size: 0, hash };
+    for await (const { bytes, pieces } of readContents(connection, trees, side, wanted, signal)) {
+      await this.#writeFully(bytes, end);
+      let from = 0;
+      for (const { change, size } of pieces) {
+        if (current?.change !== change) {
+          finish();
+          const hash = createHash('sha1').update(`blob ${change[side]?.size ?? 0}\0`);
+          current = { change, start: end + from, size: 0, hash };
+        }
+        current.hash.update(bytes.subarray(from, from + size));
+        current.size += size;
+        from += size;
       }
-      current.hash.update(bytes);
-      await this.#writeFully(bytes, this.#end);
-      this.#end += bytes.length;
-      current.size += bytes.length;
+      end += bytes.length;
       onBytes?.(bytes.length);
     }
     finish();
+    this.#fetching -= 1;
+    if (this.#fetching === 0) this.#written = this.#end;
   }
 
   of(change: Change, side: 'before' | 'after'): Content {
@@ -110,11 +125,23 @@ export class Contents {
   }
 
   async *read({ start, size }: Content): AsyncGenerator<Buffer, void, undefined> {
-    for (let at = 0; at < size; at += PIECE_BYTES) {
-      const buffer = Buffer.allocUnsafe(Math.min(PIECE_BYTES, size - at));
-      await this.#readFully(buffer, start + at);
-      yield buffer;
+    for (let at = 0; at < size;) {
+      const piece = await this.#window(start + at, size - at);
+      yield piece;
+      at += piece.length;
     }
+  }
+
+  /** Some of `most` bytes from a place on. What follows them is read along: contents are mostly asked for in order. */
+  async #window(at: number, most: number): Promise<Buffer> {
+    let from = at - this.#ahead.start;
+    if (from < 0 || from >= this.#ahead.bytes.length) {
+      const bytes = Buffer.allocUnsafe(Math.min(PIECE_BYTES, Math.max(most, this.#written - at)));
+      await this.#readFully(bytes, at);
+      this.#ahead = { start: at, bytes };
+      from = 0;
+    }
+    return this.#ahead.bytes.subarray(from, from + most);
   }
 
   /** For contents that are known to be small. */

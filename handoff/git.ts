@@ -106,7 +106,7 @@ export class Git {
     }
     throw new HoldfastError('conflict', what, {
       why: `git says: ${said || `exit code ${code}`}`,
-      next: 'nothing was changed; correct it and hand off again',
+      next: 'nothing was changed; correct it and try again',
     });
   }
 
@@ -181,7 +181,7 @@ export class Git {
       child.kill();
       if (isMissing(error)) {
         throw new HoldfastError('not_found', 'Git is not installed on this machine', {
-          next: 'install git, or hand off with --to dir',
+          next: 'install git, and try again',
           cause: error,
         });
       }

@@ -1,7 +1,6 @@
 import { lstat } from 'node:fs/promises';
 import { HoldfastError } from '../protocol/errors.ts';
 import type { HandoffTarget } from '../protocol/handoff.ts';
-import type { Params } from '../protocol/methods.ts';
 import type { RawPath } from '../project/raw-path.ts';
 import {
   addWorktree,
@@ -17,9 +16,10 @@ import { commitTree, proposeMessage, withTrailers, writeTree } from './commit.ts
 import { requireNoOtherFilters } from './filters.ts';
 import { requireFreeFolder, writeFolder } from './folder.ts';
 import { namingFullDisk } from './full-disk.ts';
-import { isBeingMade, type Journal, type JournalOf, Journals, whileRunning } from './journal.ts';
+import { type JournalOf, Journals, whileRunning } from './journal.ts';
 import { formatPatch, withPrivateObjects } from './patch.ts';
 import type { HandoffPlan, PlannedChange } from './plan.ts';
+import { HandoffRecord } from './record.ts';
 import { type CommittedEntry, readCommit, type Repository } from './repository.ts';
 import { conflictError, type GitMode, type Present, type Resolved, resolveChanges } from './resolve.ts';
 import type { Git } from './git.ts';
@@ -65,8 +65,6 @@ export interface HandoffResult {
   readonly unrecorded: string | null;
 }
 
-type Record = Params<'handoff/record'>;
-
 /**
  * Applies a plan to the person's repository or writes a folder: all of it, or nothing. The approval is recorded before the first
  * write. Errors: `conflict` with the files that conflict, before anything is written.
@@ -85,11 +83,13 @@ class Handoff {
   readonly #connection: HandoffConnection;
   readonly #plan: HandoffPlan;
   readonly #options: ApplyOptions;
+  readonly #record: HandoffRecord;
 
   constructor(connection: HandoffConnection, plan: HandoffPlan, options: ApplyOptions) {
     this.#connection = connection;
     this.#plan = plan;
     this.#options = options;
+    this.#record = new HandoffRecord(connection, plan, options);
   }
 
   async run(): Promise<HandoffResult> {
@@ -120,9 +120,9 @@ class Handoff {
       throw new HoldfastError('invalid_params', 'A handoff into a folder needs --dir');
     await requireFreeFolder(folder);
     const { edits, deleted } = await this.#asTheyAre();
-    await this.#record('approved');
+    await this.#record.approved();
     const written = await writeFolder(folder, edits, this.#plan.contents);
-    const unrecorded = await this.#recordMade({}, null);
+    const unrecorded = await this.#record.made({}, null);
     return { ...this.#result(), folder: written, deleted, unrecorded };
   }
 
@@ -140,8 +140,8 @@ class Handoff {
       const tree = await writeTree(git, onto, resolved.edits, this.#plan.contents);
       const commit = await commitTree(git, { tree, parent: onto, message: this.#message() });
       const patch = await formatPatch(git, commit);
-      await this.#record('approved', { tree });
-      const unrecorded = await this.#recordMade({ tree }, null);
+      await this.#record.approved({ tree });
+      const unrecorded = await this.#record.made({ tree }, null);
       return { ...this.#result(), tree, patch, merged: resolved.merged, unrecorded };
     });
   }
@@ -159,10 +159,10 @@ class Handoff {
     if (worktree !== null) await requireNoOtherFilters(git, { onto, tree, changed });
     const commit = await commitTree(git, { tree, parent: onto, message: this.#message() });
     const record = { branch, commit, tree };
-    await this.#record('approved', record);
+    await this.#record.approved(record);
 
     const journals = new Journals(repository.commonDirectory);
-    const start = { ...this.#journal(record), branch, commit, hasBranch: false };
+    const start = { ...this.#record.journal(record), branch, commit, hasBranch: false };
     let journal: JournalOf<'branch'> | JournalOf<'worktree'> =
       worktree === null ? { ...start, to: 'branch' } : { ...start, to: 'worktree', worktree };
     // With the journal there, the folder is ours: nobody else can have made it.
@@ -184,7 +184,7 @@ class Handoff {
     }
     const finished = { ...journal, state: 'made' as const };
     await journals.write(finished);
-    const unrecorded = await this.#recordMade(record, () => journals.write({ ...finished, recorded: true }));
+    const unrecorded = await this.#record.made(record, () => journals.write({ ...finished, recorded: true }));
     return { ...this.#result(), ...record, folder: worktree, merged: resolved.merged, unrecorded };
   }
 
@@ -264,11 +264,11 @@ class Handoff {
       const before = seen.get(edit.path) ?? null;
       return { edit, before: before === null ? null : { mode: before.mode, blob: before.blob } };
     });
-    await this.#record('approved');
+    await this.#record.approved();
     this.#options.onProgress?.('Writing files');
     const journals = new Journals(repository.commonDirectory);
     const undoRef = `refs/holdfast/undo/${this.#plan.begun.handoff}`;
-    const { state: _state, ...start } = this.#journal({});
+    const { state: _state, ...start } = this.#record.journal({});
     const finished = await applyToTree(
       git.withoutSignal(),
       journals,
@@ -276,7 +276,7 @@ class Handoff {
       edits,
       this.#plan.contents,
     );
-    const unrecorded = await this.#recordMade({}, () => journals.write({ ...finished, recorded: true }));
+    const unrecorded = await this.#record.made({}, () => journals.write({ ...finished, recorded: true }));
     return { ...this.#result(), files: edits.length, folder: root, merged: resolved.merged, unrecorded };
   }
 
@@ -301,81 +301,6 @@ class Handoff {
     return withTrailers(message, begun.sessionId, begun.manifest);
   }
 
-  #journal(made: Partial<Pick<Record, 'branch' | 'commit' | 'tree'>>) {
-    const { begun } = this.#plan;
-    const { handoff, manifest, sessionId: session } = begun;
-    const { session: _session, handoff: _handoff, step: _step, ...record } = this.#recordOf('made', made);
-    const common = {
-      version: 1 as const,
-      handoff,
-      manifest,
-      session,
-      at: this.#options.now(),
-      pid: process.pid,
-    };
-    return { ...common, state: 'making' as const, recorded: false, record };
-  }
-
-  /**
-   * The review that ends with this handoff, if it brings all that is accepted into the repository. Otherwise the review goes
-   * on, so that the rest can follow.
-   */
-  #endedReview(): string | null {
-    const { begun, quarantined, refused, ignored, notChosen, prefix } = this.#plan;
-    const { to } = this.#options;
-    // Git's own folder never is in the repository.
-    const isWork = (path: RawPath): boolean => !/^\.git(?:\/|$)/.test(path.slice(prefix.length));
-    const staysBehind = quarantined.length + refused.length + notChosen + begun.target.missing;
-    const isWhole = staysBehind === 0 && !ignored.some(isWork);
-    return isWhole && to !== 'patch' && to !== 'dir' ? (begun.review?.id ?? null) : null;
-  }
-
-  #recordOf(step: Record['step'], made: Partial<Pick<Record, 'branch' | 'commit' | 'tree'>>): Record {
-    const { begun, trees, travels, released, quarantined } = this.#plan;
-    return {
-      session: begun.sessionId,
-      handoff: begun.handoff,
-      step,
-      manifest: begun.manifest,
-      base: trees.base,
-      target: trees.target,
-      snapshot: begun.target.snapshot,
-      to: this.#options.to,
-      commit: made.commit ?? null,
-      tree: made.tree ?? null,
-      branch: made.branch ?? null,
-      files: travels.length,
-      released: released.length,
-      quarantined: quarantined.length,
-      review: this.#endedReview(),
-    };
-  }
-
-  async #record(
-    step: Record['step'],
-    made: Partial<Pick<Record, 'branch' | 'commit' | 'tree'>> = {},
-  ): Promise<void> {
-    await this.#connection.callWithBytes('handoff/record', this.#recordOf(step, made));
-  }
-
-  /**
-   * Records what exists already: whatever fails now, the handoff was made. Resolves with why it could not be recorded; its note,
-   * which lacks `note` then, lets the next client do that.
-   */
-  async #recordMade(
-    made: Partial<Pick<Record, 'branch' | 'commit' | 'tree'>>,
-    note: (() => Promise<void>) | null,
-  ): Promise<string | null> {
-    try {
-      await this.#record('made', made);
-    } catch (error) {
-      return HoldfastError.from(error).sentence;
-    }
-    // Without it the next client records the handoff again, which changes nothing.
-    await note?.().catch(() => undefined);
-    return null;
-  }
-
   #result(): Omit<HandoffResult, 'unrecorded'> {
     const { begun, travels } = this.#plan;
     return {
@@ -390,48 +315,9 @@ class Handoff {
       patch: null,
       merged: [],
       deleted: [],
-      endedReview: this.#endedReview(),
+      endedReview: this.#record.endedReview(),
     };
   }
-}
-
-/** Tells the supervisor that a handoff was undone. */
-export async function recordUndone(connection: HandoffConnection, journal: Journal): Promise<void> {
-  await recordStep(connection, journal, 'undone');
-}
-
-/**
- * Tells the supervisor of handoffs that were made by a client that was killed before it could. Returns those that it knows now; what
- * another supervisor made waits for that one.
- */
-export async function recordRecovered(
-  connection: HandoffConnection,
-  repository: Repository,
-): Promise<Journal[]> {
-  const journals = new Journals(repository.commonDirectory);
-  const recorded: Journal[] = [];
-  for (const journal of (await journals.list()).journals) {
-    if (journal.recorded || journal.state !== 'made' || isBeingMade(journal)) continue;
-    try {
-      await recordStep(connection, journal, 'made');
-    } catch (error) {
-      if (error instanceof HoldfastError && error.code === 'not_found') continue;
-      throw error;
-    }
-    await journals.write({ ...journal, recorded: true });
-    recorded.push(journal);
-  }
-  return recorded;
-}
-
-async function recordStep(
-  connection: HandoffConnection,
-  { session, handoff, record }: Journal,
-  step: Record['step'],
-): Promise<void> {
-  // Journals of earlier versions name no review.
-  const params = { review: null, ...record, session, handoff, step } as unknown as Record;
-  await connection.callWithBytes('handoff/record', params);
 }
 
 function presentInCommit(git: Git, committed: CommittedEntry | null): Present | null {

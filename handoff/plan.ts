@@ -94,12 +94,10 @@ export async function planHandoff(connection: HandoffConnection, options: PlanOp
     });
   const trees = { session: begun.sessionId, base: begun.base.root, target: begun.target.root };
   onProgress?.('Comparing');
-  const { changes, unreadable } = await listChanges(connection, trees, signal);
-  const { baseCommit, onto } = await chooseCommits(repository, begun, options);
-  const committed =
-    repository === null || onto === null
-      ? new Map<RawPath, CommittedEntry>()
-      : await readCommit(repository.git, onto);
+  const [{ changes, unreadable }, { baseCommit, onto, committed }] = await Promise.all([
+    listChanges(connection, trees, signal),
+    readCommits(repository, begun, options),
+  ]);
   const prefix = repository === null ? '' : prefixOf(begun.base);
 
   const refused: LeftOut[] = unreadable.map((path) => ({
@@ -178,6 +176,20 @@ export async function planHandoff(connection: HandoffConnection, options: PlanOp
     await contents.close();
     throw error;
   }
+}
+
+/** The commits, as `chooseCommits` has them, with the entries of the one to apply the changes to. */
+async function readCommits(
+  repository: Repository | null,
+  begun: Result<'handoff/begin'>,
+  options: PlanOptions,
+) {
+  const commits = await chooseCommits(repository, begun, options);
+  const isEmpty = repository === null || commits.onto === null;
+  const committed = isEmpty
+    ? new Map<RawPath, CommittedEntry>()
+    : await readCommit(repository.git, commits.onto);
+  return { ...commits, committed };
 }
 
 /** The commit that the session began with, and the one to apply its changes to. */

@@ -18,33 +18,44 @@ export interface Repository {
   readonly branch: string | null;
 }
 
+/** What a repository is opened for, as errors say it: what failed, and what works without this repository. */
+const USES = {
+  handoff: { failed: 'The changes were not handed off', instead: 'hand off with --to dir' },
+  review: { failed: 'The commit that is checked out cannot be the base', instead: 'use --base start' },
+} as const;
+export type RepositoryUse = keyof typeof USES;
+
 /**
  * `home`: of this machine's installation. Agents write there, so git is not even started in it. Errors: `not_found` outside a
- * repository, `not_supported` for one that a handoff cannot write to.
+ * repository, `not_supported` for one that a handoff cannot write to, or a review cannot read.
  */
-export async function openRepository(git: Git, home: string): Promise<Repository> {
-  await requireOutside(home, git.folder);
-  const bare = await git.ask(['rev-parse', '--is-bare-repository']);
+export async function openRepository(git: Git, home: string, use: RepositoryUse): Promise<Repository> {
+  await requireOutside(home, git.folder, use);
+  const [bare, workTree] = await Promise.all([
+    git.ask(['rev-parse', '--is-bare-repository']),
+    git.ask(['rev-parse', '--show-toplevel']),
+  ]);
   if (bare === null) {
     throw new HoldfastError('not_found', `${git.folder} is not in a git repository`, {
-      next: 'run the command in your repository, name it with --repository, or hand off with --to dir',
+      next: `run the command in your repository, name it with --repository, or ${USES[use].instead}`,
     });
   }
   const isBare = bare === 'true';
-  const top = isBare
-    ? await git.text(['rev-parse', '--absolute-git-dir'])
-    : await git.ask(['rev-parse', '--show-toplevel']);
+  const top = isBare ? await git.text(['rev-parse', '--absolute-git-dir']) : workTree;
   if (top === null || top === '') {
     throw new HoldfastError('not_found', `${git.folder} is inside a git directory`, {
       next: 'run the command in the work tree',
     });
   }
-  await requireOutside(home, top);
+  await requireOutside(home, top, use);
   const inTop = git.in(top);
-  await requireSupported(inTop);
-  const common = await inTop.text(['rev-parse', '--git-common-dir']);
-  const head = await inTop.ask(['rev-parse', '--verify', '--quiet', 'HEAD^{commit}']);
-  const branch = await inTop.ask(['symbolic-ref', '--quiet', '--short', 'HEAD']);
+  // Nothing of this writes, so it need not wait for each other.
+  const [common, head, branch] = await Promise.all([
+    inTop.text(['rev-parse', '--git-common-dir']),
+    inTop.ask(['rev-parse', '--verify', '--quiet', 'HEAD^{commit}']),
+    inTop.ask(['symbolic-ref', '--quiet', '--short', 'HEAD']),
+    requireSupported(inTop, use),
+  ]);
   return {
     git: inTop,
     root: isBare ? null : top,
@@ -54,33 +65,28 @@ export async function openRepository(git: Git, home: string): Promise<Repository
   };
 }
 
-async function requireOutside(homeRoot: string, folder: string): Promise<void> {
+async function requireOutside(homeRoot: string, folder: string, use: RepositoryUse): Promise<void> {
   // A client of a supervisor on another machine may have no home.
   const home = await realpath(homeRoot).catch(() => homeRoot);
   const real = await realpath(folder).catch(() => folder);
   if (real !== home && !real.startsWith(join(home, '/'))) return;
-  throw new HoldfastError('not_supported', 'The changes were not handed off', {
+  throw new HoldfastError('not_supported', USES[use].failed, {
     why: `${folder} is in the home of this installation, where agents can write`,
     next: 'use a repository outside it',
   });
 }
 
-async function requireSupported(git: Git): Promise<void> {
+async function requireSupported(git: Git, use: RepositoryUse): Promise<void> {
   const refuse = (why: string): never => {
-    throw new HoldfastError('not_supported', 'The changes were not handed off', {
-      why,
-      next: 'hand off with --to dir',
-    });
+    throw new HoldfastError('not_supported', USES[use].failed, { why, next: USES[use].instead });
   };
-  if ((await git.text(['rev-parse', '--show-object-format'])) !== 'sha1')
-    refuse('the repository names objects by SHA-256');
-  if ((await git.ask(['config', '--type=bool', '--get', 'core.sparseCheckout'])) === 'true')
-    refuse('the repository has a sparse checkout');
-  const partial = await git.ask([
-    'config',
-    '--get-regexp',
-    '^(extensions\\.partialclone|remote\\..*\\.promisor)$',
+  const [format, sparse, partial] = await Promise.all([
+    git.text(['rev-parse', '--show-object-format']),
+    git.ask(['config', '--type=bool', '--get', 'core.sparseCheckout']),
+    git.ask(['config', '--get-regexp', '^(extensions\\.partialclone|remote\\..*\\.promisor)$']),
   ]);
+  if (format !== 'sha1') refuse('the repository names objects by SHA-256');
+  if (sparse === 'true') refuse('the repository has a sparse checkout');
   if (partial !== null)
     refuse('the repository is a partial clone, and some of its files are not on this machine');
 }

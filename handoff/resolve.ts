@@ -54,10 +54,19 @@ export interface Resolved {
 export async function resolveChanges(options: ResolveOptions): Promise<Resolved> {
   const { plan, connection, presentAt, signal } = options;
   const { travels, contents, trees } = plan;
-  const after = travels.map(({ change }) => change).filter((change) => change.after !== null);
-  await contents.fetch(connection, trees, 'after', after, { signal });
-  const before = travels.map(({ change }) => change).filter((change) => change.before !== null);
-  await contents.fetch(connection, trees, 'before', before, { signal });
+  const changes = travels.map(({ change }) => change);
+  const other = new AbortController();
+  const both = AbortSignal.any([other.signal, ...(signal === undefined ? [] : [signal])]);
+  const fetched = (['after', 'before'] as const).map((side) =>
+    contents.fetch(connection, trees, side, changes, { signal: both }),
+  );
+  try {
+    await Promise.all(fetched);
+  } finally {
+    // If one fails, the other ends too: nobody writes into contents that are closed.
+    other.abort();
+    await Promise.allSettled(fetched);
+  }
 
   const edits: Edit[] = [];
   const merged: RawPath[] = [];

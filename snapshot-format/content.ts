@@ -82,12 +82,19 @@ export async function* contentPieces(
     throw snapshotDamaged('a piece of a file is missing');
 }
 
-/** The data of a file in order, without its holes. Holds at most one piece in memory. */
+/**
+ * The data of a file in order, without its holes. Holds at most one piece in memory. `from` and `until`: offsets, the end excluded;
+ * pieces outside them are not read, and of those at the edges the whole is returned.
+ */
 export async function* readContent(
   reader: ObjectReader,
   file: FileEntry,
+  { from = 0, until = Infinity }: { readonly from?: number; readonly until?: number } = {},
 ): AsyncGenerator<Extent, void, undefined> {
   for await (const piece of contentPieces(reader, file)) {
+    const start = piece.index * pieceBytes;
+    if (start >= until) return;
+    if (start + pieceBytes <= from) continue;
     const kind = file.sparse ? OBJECT_KINDS.block : OBJECT_KINDS.blob;
     yield* extentsOfPiece(file, piece, await reader.read(piece.hash, kind));
   }

@@ -140,7 +140,8 @@ async function openOwn(context: Context, named: string | undefined, isPreview = 
   const { Git } = await import('../../handoff/git.ts');
   const { openRepository } = await import('../../handoff/repository.ts');
   const folder = named === undefined ? context.io.cwd : resolve(context.io.cwd, named);
-  const repository = await openRepository(new Git(folder, context.io.env, context.interrupted), context.home);
+  const git = new Git(folder, context.io.env, context.interrupted);
+  const repository = await openRepository(git, context.home, 'handoff');
   await (isPreview ? nameUnfinished(context, repository) : finishUnfinished(context, repository));
   return repository;
 }
@@ -153,7 +154,7 @@ async function nameUnfinished(context: Context, repository: Repository): Promise
 
 async function finishUnfinished(context: Context, repository: Repository): Promise<void> {
   const { recoverHandoffs } = await import('../../handoff/undo.ts');
-  const { recordRecovered } = await import('../../handoff/handoff.ts');
+  const { recordRecovered } = await import('../../handoff/record.ts');
   const { recovered, failed } = await recoverHandoffs(repository);
   for (const { handoff } of recovered)
     await context.printNote(`${handoff} was interrupted; its changes were undone`);
@@ -320,7 +321,7 @@ function registerUndo(registry: Registry, parent: Command): void {
     .option('--repository <folder>', 'your repository (default: the current folder)');
   registry.setAction(command, async (context, options: UndoOptions, handoff: string | undefined) => {
     const { undoHandoff } = await import('../../handoff/undo.ts');
-    const { recordUndone } = await import('../../handoff/handoff.ts');
+    const { recordUndone } = await import('../../handoff/record.ts');
     const repository = await openOwn(context, options.repository);
     const { journal, keptRef } = await undoHandoff(repository, { handoff, force: options.force === true });
     // The history has no handoff that was interrupted.

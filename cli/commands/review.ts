@@ -86,7 +86,7 @@ async function sendOwnHead(context: Context, session: string, folder: string | u
   const { openRepository } = await import('../../handoff/repository.ts');
   const { sendHead } = await import('../../handoff/review-head.ts');
   const git = new Git(resolve(context.io.cwd, folder ?? '.'), context.io.env, context.interrupted);
-  const repository = await openRepository(git, context.home);
+  const repository = await openRepository(git, context.home, 'review');
   context.progress.begin('Reading the commit');
   try {
     return await sendHead(

@@ -33,7 +33,7 @@ export async function handOff(host: HandoffHost, session: Session): Promise<Hand
   if (to !== 'dir') {
     const folder = await chooseRepository(host.state, title);
     if (folder === undefined) return undefined;
-    repository = await openChosen(folder, host.connection);
+    repository = await openChosen(folder, host.connection, 'handoff');
     await rememberRepository(host.state, folder);
   }
   const place = to === 'dir' || to === 'patch' ? await choosePlace(to, session, title) : null;

@@ -2,9 +2,9 @@ import { stat } from 'node:fs/promises';
 import { Uri, commands, window, workspace } from 'vscode';
 import type { Memento, QuickPickItem } from 'vscode';
 import { Git } from '../../handoff/git.ts';
-import { type Repository, openRepository } from '../../handoff/repository.ts';
+import { type Repository, type RepositoryUse, openRepository } from '../../handoff/repository.ts';
 import type { HandoffConnection } from '../../handoff/changes.ts';
-import { recordRecovered } from '../../handoff/handoff.ts';
+import { recordRecovered } from '../../handoff/record.ts';
 import { recoverHandoffs } from '../../handoff/undo.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { sanitize } from '../base/sanitize.ts';
@@ -54,29 +54,29 @@ export async function chooseRepository(state: Memento, title: string): Promise<s
 export async function openChosen(
   folder: string,
   connection: HandoffConnection & { readonly home: string },
-  signal?: AbortSignal,
+  use: RepositoryUse,
 ): Promise<Repository> {
   if (!workspace.isTrusted) {
     void commands.executeCommand('workbench.trust.manage');
     throw new HoldfastError('permission_denied', 'This window does not trust its folder', {
       why: 'git runs programs that the configuration of a repository names',
-      next: 'trust the folder, then hand off again',
+      next: `trust the folder, then ${use === 'review' ? 'review' : 'hand off'} again`,
     });
   }
   if (!(await stat(folder).catch(() => null))?.isDirectory())
     throw new HoldfastError('not_found', `There is no folder ${sanitize(folder)}`);
-  const git = gitIn(folder, signal);
+  const git = gitIn(folder);
   try {
     await git.ask(['--version']);
   } catch (error) {
     if (HoldfastError.from(error).code !== 'not_found') throw error;
     throw new HoldfastError('not_found', 'Git is not installed on this machine', {
-      why: 'VS Code runs the handoff here and found no `git` on PATH',
-      next: 'install git and reload the window, or hand off into a folder',
+      why: 'VS Code runs it here and found no `git` on PATH',
+      next: `install git and reload the window, or ${use === 'review' ? 'choose another base' : 'hand off into a folder'}`,
       cause: error,
     });
   }
-  const repository = await openRepository(git, connection.home);
+  const repository = await openRepository(git, connection.home, use);
   const { recovered, failed } = await recoverHandoffs(repository);
   for (const { handoff } of recovered) {
     void window.showInformationMessage(

@@ -1,5 +1,5 @@
 import { ProgressLocation, commands, window } from 'vscode';
-import { recordUndone } from '../../handoff/handoff.ts';
+import { recordUndone } from '../../handoff/record.ts';
 import type { Repository } from '../../handoff/repository.ts';
 import { undoableHandoffs, undoHandoff } from '../../handoff/undo.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
@@ -15,7 +15,7 @@ export async function undoInRepository(
 ): Promise<string | undefined> {
   const folder = given ?? (await chooseRepository(state, 'Undo Handoff'));
   if (folder === undefined) return undefined;
-  const repository = await openChosen(folder, connection);
+  const repository = await openChosen(folder, connection, 'handoff');
   const named = handoff ?? (await confirmNewest(repository));
   if (named === undefined) return undefined;
   const undo = async (force: boolean) =>

@@ -66,7 +66,7 @@ async function chooseHead(
 ): Promise<ChosenBase | undefined> {
   const folder = await chooseRepository(state, title);
   if (folder === undefined) return undefined;
-  const repository = await openChosen(folder, connection);
+  const repository = await openChosen(folder, connection, 'review');
   await rememberRepository(state, folder);
   return await window.withProgress(
     { location: ProgressLocation.Notification, title, cancellable: true },

@@ -60,6 +60,37 @@ export async function changesPage(
   return { files, nextCursor: null };
 }
 
+/** How many pages are kept. */
+const MOST_RECENT = 8;
+
+/** Pages that were listed a moment ago: a client asks for the contents of each of them next, side by side. */
+export class RecentPages {
+  readonly #pages = new Map<string, ChangesPage>();
+
+  /** As `changesPage`. */
+  async page(
+    reader: ObjectReader,
+    trees: TreePair,
+    cursor: string | undefined,
+    signal: AbortSignal,
+  ): Promise<ChangesPage> {
+    // The hashes name all that a page depends on.
+    const key = `${trees.before.toString('hex')} ${trees.after.toString('hex')} ${cursor ?? ''}`;
+    const page = this.#pages.get(key) ?? (await changesPage(reader, trees, cursor, signal));
+    this.#pages.delete(key);
+    this.#pages.set(key, page);
+    for (const oldest of this.#pages.keys()) {
+      if (this.#pages.size <= MOST_RECENT) break;
+      this.#pages.delete(oldest);
+    }
+    return page;
+  }
+
+  clear(): void {
+    this.#pages.clear();
+  }
+}
+
 /**
  * The files that differ, by path and as far as one page has them. Null if one of the trees is not stored or damaged.
  */
@@ -134,14 +165,18 @@ async function readPart(
   const length = Math.max(0, end - offset);
   const isWhole = end === entry.size;
   if (length === 0) return { pieces: [], bytes: 0, isWhole };
-  const bytes = Buffer.alloc(length);
-  for await (const extent of readContent(reader, entry)) {
-    if (extent.offset >= end) break;
-    const from = Math.max(extent.offset, offset);
+  const pieces: Buffer[] = [];
+  let at = offset;
+  for await (const extent of readContent(reader, entry, { from: offset, until: end })) {
+    const from = Math.max(extent.offset, at);
     const until = Math.min(extent.offset + extent.bytes.length, end);
-    if (from < until) extent.bytes.copy(bytes, from - offset, from - extent.offset, until - extent.offset);
+    if (from >= until) continue;
+    if (from > at) pieces.push(Buffer.alloc(from - at));
+    pieces.push(extent.bytes.subarray(from - extent.offset, until - extent.offset));
+    at = until;
   }
-  return { pieces: [bytes], bytes: length, isWhole };
+  if (at < end) pieces.push(Buffer.alloc(end - at));
+  return { pieces, bytes: length, isWhole };
 }
 
 /** The entry, unless it is a folder: git has none. */

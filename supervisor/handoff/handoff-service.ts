@@ -3,7 +3,7 @@ import type { SessionEvent } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { HandoffIdSchema, ManifestIdSchema } from '../../protocol/handoff.ts';
 import type { Params, Result } from '../../protocol/methods.ts';
-import { parseHash } from '../../snapshot-format/objects.ts';
+import { type ObjectReader, parseHash } from '../../snapshot-format/objects.ts';
 import type { Ids } from '../base/ids.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { DeliverableReview, ReviewDelivery } from '../reviews/review-delivery.ts';
@@ -14,7 +14,7 @@ import type { LineageStores } from '../snapshots/store/lineage-stores.ts';
 import type { Database } from '../store/database.ts';
 import type { Operations } from '../store/operations.ts';
 import type { SessionRow } from '../store/sessions.ts';
-import { changesPage, entryOf, readContents, type TreePair } from './changed-files.ts';
+import { entryOf, readContents, RecentPages, type TreePair } from './changed-files.ts';
 
 const IdsSchema = z.object({ handoff: HandoffIdSchema, manifest: ManifestIdSchema });
 const RecordedSchema = z.object({ handoffId: HandoffIdSchema });
@@ -49,6 +49,7 @@ export interface HandoffServiceOptions {
 /** What clients ask to hand changes over. The client applies them: the repository is on the person's machine. */
 export class HandoffService {
   readonly #options: HandoffServiceOptions;
+  readonly #pages = new RecentPages();
 
   constructor(options: HandoffServiceOptions) {
     this.#options = options;
@@ -121,7 +122,7 @@ export class HandoffService {
     signal: AbortSignal,
   ): Promise<Result<'handoff/changes'>> {
     return await this.#withTrees(session, base, target, async (store, trees) => {
-      const { files, nextCursor } = await changesPage(store, trees, cursor, signal);
+      const { files, nextCursor } = await this.#pages.page(store, trees, cursor, signal);
       return { entries: files.map(entryOf), nextCursor };
     });
   }
@@ -132,7 +133,7 @@ export class HandoffService {
     signal: AbortSignal,
   ): Promise<{ readonly sizes: number[]; readonly bytes: Buffer }> {
     return await this.#withTrees(session, base, target, async (store, trees) => {
-      const page = await changesPage(store, trees, cursor, signal);
+      const page = await this.#pages.page(store, trees, cursor, signal);
       return await readContents(store, page, wanted);
     });
   }
@@ -144,6 +145,7 @@ export class HandoffService {
     const session = snapshotService.findSession(reference);
     const { review, base, target } = what;
     const type = `handoff.${step}` as const;
+    this.#pages.clear();
     if (this.#isRecorded(session.id, type, handoffId)) return { recorded: false };
     const keepManifest = step === 'made' ? await beforeMade(session, request) : () => undefined;
     const append = (): Result<'handoff/record'> => {
@@ -161,7 +163,7 @@ export class HandoffService {
     reference: string,
     base: string,
     target: string,
-    act: (store: Parameters<typeof changesPage>[0], trees: TreePair) => Promise<T>,
+    act: (store: ObjectReader, trees: TreePair) => Promise<T>,
   ): Promise<T> {
     const { stores, snapshotService } = this.#options;
     const { lineage } = snapshotService.findSession(reference);

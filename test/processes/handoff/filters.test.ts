@@ -122,7 +122,7 @@ test('Git LFS writes its files, and an undo looks at them without it', async () 
   const { repository, connection, env, started } = await withLfs();
   const { folder } = await handOff(connection, repository.folder, { env });
   expect(filesIn(folder ?? '')['x.dat']).toBe('file large\n');
-  expect(await undoHandoff(await open(repository.folder, env), { force: false })).toMatchObject({
+  expect(await undoHandoff(await open(repository.folder, { env }), { force: false })).toMatchObject({
     keptRef: null,
   });
   expect([existsSync(folder ?? ''), started()]).toEqual([false, ['smudge', 'smudge']]);
@@ -134,7 +134,7 @@ test.each(['content', 'mode'])('a file under Git LFS whose %s was changed is wor
   const file = join(folder ?? '', 'x.dat');
   if (what === 'content') writeFileSync(file, 'mine!\n');
   else chmodSync(file, 0o755);
-  const opened = await open(repository.folder, env);
+  const opened = await open(repository.folder, { env });
   const failure = await failureOf(undoHandoff(opened, { force: false }));
   expect(failure).toContain('x.dat');
   expect(failure).not.toContain('y.dat');

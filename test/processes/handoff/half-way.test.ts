@@ -3,7 +3,7 @@ import { open as openFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import type { HandoffConnection } from '../../../handoff/changes.ts';
-import { recordRecovered } from '../../../handoff/handoff.ts';
+import { recordRecovered } from '../../../handoff/record.ts';
 import { Journals } from '../../../handoff/journal.ts';
 import { recoverHandoffs, undoHandoff } from '../../../handoff/undo.ts';
 import { WorkingFiles } from '../../../handoff/working-files.ts';

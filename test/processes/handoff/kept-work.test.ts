@@ -2,7 +2,7 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { HandoffConnection } from '../../../handoff/changes.ts';
-import { recordRecovered } from '../../../handoff/handoff.ts';
+import { recordRecovered } from '../../../handoff/record.ts';
 import { Journals } from '../../../handoff/journal.ts';
 import { recoverHandoffs, undoHandoff } from '../../../handoff/undo.ts';
 import {

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { HandoffConnection } from '../../../handoff/changes.ts';
 import { Journals } from '../../../handoff/journal.ts';
-import { recordRecovered } from '../../../handoff/handoff.ts';
+import { recordRecovered } from '../../../handoff/record.ts';
 import { soakCount } from '../../setup/run-length.ts';
 import { recoverHandoffs, undoHandoff } from '../../../handoff/undo.ts';
 import type { KilledClientOptions } from '../../fixtures/handoff/killed-client.ts';

@@ -174,7 +174,21 @@ describe('a handoff into', () => {
     for (const to of ['worktree', 'branch', 'tree', 'patch'] as const)
       expect(await failureOf(handOff(connection, folder, { to }))).toMatch(sentence);
     expect(repository.gitIn(folder, 'for-each-ref')).toBe(was);
+    const asBase = await failureOf(open(folder, { use: 'review' }));
+    expect(asBase).toMatch(sentence);
+    expect(asBase).not.toMatch(/hand/);
   });
+});
+
+test('outside a repository, and in the home of agents, the error says what works for what was asked', async () => {
+  const outside = temporaryDirectory();
+  expect(await failureOf(open(outside))).toContain('hand off with --to dir');
+  expect(await failureOf(open(outside, { use: 'review' }))).toContain('use --base start');
+  for (const [use, failed] of [
+    ['handoff', 'The changes were not handed off'],
+    ['review', 'The commit that is checked out cannot be the base'],
+  ] as const)
+    expect(await failureOf(open(outside, { use, home: outside }))).toContain(failed);
 });
 
 const FILES = soakCount(5000, 20_000);

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node
 import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { Journals } from '../../../handoff/journal.ts';
-import { recordRecovered } from '../../../handoff/handoff.ts';
+import { recordRecovered } from '../../../handoff/record.ts';
 import { recoverHandoffs, undoHandoff, unfinishedHandoffs } from '../../../handoff/undo.ts';
 import type { HandoffConnection } from '../../../handoff/changes.ts';
 import {

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { recordUndone } from '../../../handoff/handoff.ts';
+import { recordUndone } from '../../../handoff/record.ts';
 import { undoHandoff } from '../../../handoff/undo.ts';
 import {
   failureOf,

@@ -205,6 +205,15 @@ test('a moved HEAD: merged in memory, and a conflict writes nothing', async () =
   const exact = await handOff(connection, repository.folder, { to: 'branch' });
   expect(repository.git('rev-parse', `${exact.branch}^`).trim()).toBe(head);
 
+  // The person made the agent's change, too, and another one.
+  repository.commit({ a: 'one\n2\n3\n4\nfive\n' });
+  await expect(handOff(connection, repository.folder, { to: 'branch', onto: 'HEAD' })).resolves.toMatchObject(
+    {
+      tree: repository.git('rev-parse', 'HEAD^{tree}').trim(),
+      merged: ['a'],
+    },
+  );
+
   repository.commit({ a: '1\n2\n3\n4\nFIVE\n' });
   const references = repository.git('for-each-ref');
   expect(await failureOf(handOff(connection, repository.folder, { to: 'branch', onto: 'HEAD' }))).toContain(
