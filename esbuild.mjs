@@ -135,6 +135,7 @@ function bundleOptions() {
 /** Parts of the extension that few windows use. What they import of the extension is in both bundles: it has to be without state. */
 const LATE = [
   'checks/check-runs.ts',
+  'checks/check-tests.ts',
   'connection/host-status.ts',
   'connection/remote-supervisor.ts',
   'files/copy-bases.ts',

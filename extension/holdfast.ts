@@ -156,7 +156,7 @@ export class Holdfast implements Disposable {
         ...own.add(new WhyCommands(connection)).handlers,
         ...new HandoffCommands(connection, sessions, context.globalState).handlers,
         ...terminals.handlers,
-        ...own.add(new CheckCommands(connection, sessions)).handlers,
+        ...own.add(new CheckCommands(connection, sessions, host)).handlers,
         ...own.add(new SearchCommands(connection, sessions, state)).handlers,
         ...new PolicyCommands(connection, sessions).handlers,
         ...own.add(new SetupCommands(connection)).handlers,

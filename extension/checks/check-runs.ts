@@ -49,6 +49,30 @@ const SEVERITIES = {
 /** What is judged, as a person reads it. */
 const ON: Readonly<Record<CheckSubject, string>> = { workspace: '', accepted: ' on what you accepted' };
 
+/** What is known of a check that has ended. */
+export interface EndedCheck {
+  readonly shown: CheckResult;
+  /** It passed before on the same files and did not run again. */
+  readonly cached: boolean;
+  readonly ms: number;
+  /** The problems that are in files of the workspace, as the Problems view shows them. */
+  readonly problems: readonly PlacedProblem[];
+}
+
+export interface PlacedProblem {
+  readonly uri: Uri;
+  readonly diagnostic: Diagnostic;
+}
+
+export interface CheckWatcher {
+  /** Also if it passed on the same tree before. */
+  readonly again: boolean;
+  readonly token: CancellationToken;
+  readonly report?: (stage: string) => void;
+  /** Receives what the output *Holdfast Checks* receives: without escape sequences, and of a long output the beginning. */
+  readonly onOutput?: (text: string) => void;
+}
+
 /** Runs checks of a profile, and shows the problems that they report in the Problems view. */
 export class CheckRuns implements Disposable {
   readonly #connection: Connection;
@@ -85,7 +109,7 @@ export class CheckRuns implements Disposable {
       );
       return [];
     }
-    this.#clear(session.id);
+    this.clearProblems(session.id);
     let cached = 0;
     const results = await window.withProgress(
       {
@@ -99,7 +123,7 @@ export class CheckRuns implements Disposable {
           progress.report({ message: sanitize(check.name), increment: 100 / (chosen.length + 1) });
           const report = (stage: string): void =>
             progress.report({ message: `${sanitize(check.name)}: ${stage}` });
-          const result = await this.#check(session, of, check, { again, token, report });
+          const result = await this.runOne(session, of, check, { again, token, report });
           if (result.cached) cached += 1;
           finished.push(result.shown);
         }
@@ -110,68 +134,71 @@ export class CheckRuns implements Disposable {
     return results;
   }
 
-  async #check(
+  /** Runs one check. The problems of the session's earlier runs stay: see `clearProblems`. Errors: those of `runCheck`. */
+  async runOne(
     session: Session,
     of: CheckSubject,
     { name, command }: { readonly name: string; readonly command: string },
-    {
-      again,
-      ...how
-    }: {
-      readonly again: boolean;
-      readonly token: CancellationToken;
-      readonly report: (stage: string) => void;
-    },
-  ): Promise<{ readonly shown: CheckResult; readonly cached: boolean }> {
-    const output = this.#output;
+    { again, token, report, onOutput }: CheckWatcher,
+  ): Promise<EndedCheck> {
     const problems: Problem[] = [];
     const reader = new ProblemReader((problem) => problems.push(problem));
+    const print = (text: string): void => {
+      this.#output.append(text);
+      onOutput?.(text);
+    };
     let characters = 0;
     const head = `[${sessionTitle(session)}] ${name}${ON[of]}`;
-    output.appendLine(`${head}: ${command}`);
-    const { exitCode, tree, cached } = await runCheck(this.#connection, {
-      ...{ session: session.id, name, of, again, token: how.token, onProgress: how.report },
+    print(`${head}: ${command}\n`);
+    const { exitCode, tree, cached, ms } = await runCheck(this.#connection, {
+      ...{ session: session.id, name, of, again, token },
+      onProgress: (stage) => report?.(stage),
       onOutput: (text) => {
         reader.read(text);
         if (characters <= MAX_OUTPUT_CHARACTERS) {
-          output.append(stripEscapeSequences(text));
+          print(stripEscapeSequences(text));
           if (characters + text.length > MAX_OUTPUT_CHARACTERS)
-            output.appendLine('\n… the rest of the output is not shown');
+            print('\n… the rest of the output is not shown\n');
         }
         characters += text.length;
       },
     });
     reader.end();
     const before = cached ? ', before: it was not run again' : '';
-    output.appendLine(`${head}: exit code ${exitCode}, tree ${tree.slice(0, 12)}${before}`);
+    print(`${head}: exit code ${exitCode}, tree ${tree.slice(0, 12)}${before}\n`);
     const source = of === 'accepted' ? `${name} (accepted)` : name;
-    const shown = { name, exitCode, problems: await this.#show(session.id, source, problems) };
-    return { shown, cached };
+    const placed = await this.#show(session.id, source, problems);
+    return { shown: { name, exitCode, problems: placed.length }, cached, ms, problems: placed };
   }
 
-  /** Shows the problems that are in files of the workspace. Returns how many. */
-  async #show(session: string, check: string, problems: readonly Problem[]): Promise<number> {
+  /** Shows the problems that are in files of the workspace, and returns them. */
+  async #show(
+    session: string,
+    check: string,
+    problems: readonly Problem[],
+  ): Promise<readonly PlacedProblem[]> {
     const uris = new Map<string, Promise<Uri | null>>();
-    const placed = await Promise.all(
+    const found = await Promise.all(
       problems.map(async (problem) => {
         const uri = uris.get(problem.path) ?? findFile(this.#connection, session, problem.path);
         uris.set(problem.path, uri);
-        return { problem, uri: await uri };
+        return { uri: await uri, diagnostic: diagnosticOf(problem, check) };
       }),
     );
-    const byFile = new Map<string, { readonly uri: Uri; readonly found: Diagnostic[] }>();
-    for (const { problem, uri } of placed) {
-      if (uri === null) continue;
-      const file = byFile.get(uri.toString()) ?? { uri, found: [] };
+    const placed = found.flatMap(({ uri, diagnostic }) => (uri === null ? [] : [{ uri, diagnostic }]));
+    const byFile = new Map<string, { readonly uri: Uri; readonly diagnostics: Diagnostic[] }>();
+    for (const { uri, diagnostic } of placed) {
+      const file = byFile.get(uri.toString()) ?? { uri, diagnostics: [] };
       byFile.set(uri.toString(), file);
-      file.found.push(diagnosticOf(problem, check));
+      file.diagnostics.push(diagnostic);
     }
-    for (const { uri, found } of byFile.values())
-      this.#diagnostics.set(uri, [...(this.#diagnostics.get(uri) ?? []), ...found]);
-    return placed.filter(({ uri }) => uri !== null).length;
+    for (const { uri, diagnostics } of byFile.values())
+      this.#diagnostics.set(uri, [...(this.#diagnostics.get(uri) ?? []), ...diagnostics]);
+    return placed;
   }
 
-  #clear(session: string): void {
+  /** Removes what earlier checks of the session reported. */
+  clearProblems(session: string): void {
     const old: Uri[] = [];
     this.#diagnostics.forEach((uri) => {
       const location = locate(uri);

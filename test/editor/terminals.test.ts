@@ -5,7 +5,7 @@ import { shellProject, writeProject } from '../setup/profiles.ts';
 import { failures, runInExtensionHost } from './harness/extension-host.ts';
 
 const CHECKED =
-  "persistence: persistent\nchecks:\n  compile: 'cat findings; test ! -s findings'\n  test: 'true'\n";
+  "persistence: persistent\nchecks:\n  compile: 'cat findings; test ! -s findings'\n  test: 'test ! -e wait || sleep 100'\n";
 
 test('terminals, checks and the origin of lines work in a window of a session', async () => {
   const home = await TestHome.create();
@@ -17,7 +17,7 @@ test('terminals, checks and the origin of lines work in a window of a session', 
     const { outcomes } = await runInExtensionHost({
       name: 'terminals',
       open: () => ({ folder: `holdfast://${session.id}/` }),
-      suites: ['terminals', 'checks', 'why-line'],
+      suites: ['terminals', 'checks', 'check-tests', 'why-line'],
       env: { HOLDFAST_HOME: home.path, HOLDFAST_TEST_SESSION: session.id },
     });
     expect(failures(outcomes)).toBe('');

@@ -23,7 +23,7 @@ function found(path: string): string[] {
     );
 }
 
-/** Needs a session whose profile has the checks `compile` (prints what is in /workspace/findings and fails where there is something) and `test`. */
+/** Needs a session whose profile has the checks `compile` (prints what is in /workspace/findings and fails where there is something) and `test` (passes, and takes long where there is /workspace/wait). */
 export function defineChecks(): void {
   describe('checks', () => {
     before(async () => {

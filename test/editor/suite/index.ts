@@ -1,6 +1,7 @@
 import { appendFileSync } from 'node:fs';
 import Mocha from 'mocha';
 import { defineActivation } from './activation.ts';
+import { defineCheckTests } from './check-tests.ts';
 import { defineChecks } from './checks.ts';
 import { defineConflicts } from './conflicts.ts';
 import { defineDocuments } from './documents.ts';
@@ -35,6 +36,7 @@ const SUITES: Readonly<Record<string, () => void>> = {
   'snapshot-folder': defineSnapshotFolder,
   terminals: defineTerminals,
   checks: defineChecks,
+  'check-tests': defineCheckTests,
   transfer: defineTransfer,
   'why-line': defineWhyLine,
 };
