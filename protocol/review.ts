@@ -69,6 +69,8 @@ export type ReviewFile = z.infer<typeof ReviewFileSchema>;
 /** A range of lines, from 0; `end` is exclusive. */
 const range = { start: count, end: count };
 export const LineRangeSchema = z.object(range);
+/** Lines of the base that a change removes, and lines of the target that it adds. */
+const lineSet = z.object({ removed: z.array(LineRangeSchema), added: z.array(LineRangeSchema) });
 
 export const HunkSchema = z.object({
   id: HunkIdSchema,
@@ -78,6 +80,8 @@ export const HunkSchema = z.object({
   removed: LineRangeSchema,
   added: LineRangeSchema,
   state: ReviewStateSchema,
+  /** Which of its lines are decided, where not all of them are decided alike (`partial`, `mixed`). */
+  decided: z.object({ accepted: lineSet, rejected: lineSet }).optional(),
 });
 export type Hunk = z.infer<typeof HunkSchema>;
 

@@ -75,6 +75,8 @@ export const COMMANDS = {
   'holdfast.rejectChange': SANDBOX,
   'holdfast.acceptSelection': RECORDS,
   'holdfast.rejectSelection': SANDBOX,
+  'holdfast.acceptHunk': RECORDS,
+  'holdfast.rejectHunk': SANDBOX,
   'holdfast.acceptAllChanges': RECORDS,
   'holdfast.rejectAllChanges': SANDBOX,
   'holdfast.undoDecision': RECORDS,

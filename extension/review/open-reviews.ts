@@ -8,6 +8,7 @@ import type { Connection } from '../connection/connection.ts';
 import type { SessionEvents } from '../history/session-events.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import type { SessionList } from '../sessions/session-list.ts';
+import { AcceptedTexts } from './accepted-texts.ts';
 import type { ShownChange } from './change-uri.ts';
 import { HunkMarks } from './hunk-marks.ts';
 import { OpenReview, isNoReview } from './open-review.ts';
@@ -30,6 +31,7 @@ export class OpenReviews implements Disposable {
   readonly #decorations: ReviewDecorations;
   readonly #marks: HunkMarks;
   #comments: ReviewComments | undefined;
+  #accepted: AcceptedTexts | undefined;
 
   constructor(options: {
     readonly connection: Connection;
@@ -66,6 +68,11 @@ export class OpenReviews implements Disposable {
     ));
   }
 
+  /** As `comments`. */
+  get #acceptedTexts(): AcceptedTexts {
+    return (this.#accepted ??= this.#owned.add(new AcceptedTexts(this.#connection)));
+  }
+
   get all(): readonly OpenReview[] {
     return [...this.#reviews.values()];
   }
@@ -79,8 +86,10 @@ export class OpenReviews implements Disposable {
     review.onDidChange(() => {
       this.#decorations.refresh();
       this.#marks.refresh();
+      this.#acceptedTexts.refresh(session.id);
       void this.comments.refresh(review);
     });
+    review.control.quickDiffProvider = this.#acceptedTexts.quickDiffOf(session.id);
     review.onDidEnd(() => void this.#showEnd(review));
     this.#remember();
     return review;

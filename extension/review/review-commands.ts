@@ -16,11 +16,13 @@ import type { SessionList } from '../sessions/session-list.ts';
 import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { goToNeighbour, openAllChanges, openChange } from './change-editors.ts';
 import { activeChange, shownChange } from './change-uri.ts';
+import { confirmMany } from './confirm-many.ts';
+import { decisionsInGutter } from './gutter-decisions.ts';
 import type { OpenReview } from './open-review.ts';
 import type { OpenReviews } from './open-reviews.ts';
 import { chooseBase } from './review-since.ts';
 import type { ChosenBase } from './review-since.ts';
-import { hunkAt, inReviewOrder, isUndecided, needsCare, partsIn } from './review-model.ts';
+import { hunkAt, inReviewOrder, isUndecided, partsIn } from './review-model.ts';
 
 const STATUS_MS = 5_000;
 const DONE: Readonly<Record<Verdict, string>> = { accept: 'accepted', reject: 'rejected' };
@@ -53,6 +55,8 @@ export class ReviewCommands {
       'holdfast.rejectChange': (...targets) => this.#decideFiles(targets, 'reject'),
       'holdfast.acceptSelection': () => this.#decideSelection('accept'),
       'holdfast.rejectSelection': () => this.#decideSelection('reject'),
+      'holdfast.acceptHunk': (...shown) => this.#decideInGutter(shown, 'accept'),
+      'holdfast.rejectHunk': (...shown) => this.#decideInGutter(shown, 'reject'),
       'holdfast.acceptAllChanges': (target) => this.#decideAll(target, 'accept'),
       'holdfast.rejectAllChanges': (target) => this.#decideAll(target, 'reject'),
       'holdfast.undoDecision': (target) => this.#undo(target),
@@ -180,6 +184,12 @@ export class ReviewCommands {
     const decided = await this.#decide(review, verdict, decisions);
     await goToNeighbour(this.#reviews, review, 1);
     return decided;
+  }
+
+  /** For what VS Code names above a change of the gutter. */
+  async #decideInGutter(shown: readonly unknown[], verdict: Verdict): Promise<number> {
+    const found = await decisionsInGutter(this.#reviews, this.#connection, shown, verdict);
+    return this.#decide(found.review, verdict, found.decisions);
   }
 
   /** Everything that is not decided. A program that names a session is not asked. */
@@ -338,34 +348,6 @@ function gone(): HoldfastError {
 
 function isResource(target: unknown): target is { readonly review: OpenReview; readonly file: ReviewFile } {
   return typeof target === 'object' && target !== null && 'review' in target && 'file' in target;
-}
-
-/** Asks before many changes are decided at once. */
-async function confirmMany(files: readonly ReviewFile[], verdict: Verdict): Promise<boolean> {
-  const careful = files.filter(needsCare);
-  const names = careful
-    .slice(0, 5)
-    .map(({ path }) => sanitize(path, 80))
-    .join('\n');
-  const more = careful.length > 5 ? `\nand ${careful.length - 5} more` : '';
-  const warning =
-    careful.length === 0
-      ? ''
-      : `\n\n${formatCount(careful.length, 'change')} may run on your machine, lead out of the tree, or replace a folder:\n${names}${more}`;
-  const below = files.reduce((sum, file) => sum + file.below, 0);
-  const hidden =
-    below === 0 ? '' : `\n\n${formatCount(below, 'path')} below folders that came or went go with them.`;
-  const button = verdict === 'accept' ? 'Accept All' : 'Reject All';
-  const effect =
-    verdict === 'accept'
-      ? 'Only what you accept can be handed off.'
-      : 'The workspace gets back what was there before.';
-  const choice = await window.showWarningMessage(
-    `${verdict === 'accept' ? 'Accept' : 'Reject'} ${formatCount(files.length, 'change')}?`,
-    { modal: true, detail: `${effect} You can undo this.${warning}${hidden}` },
-    button,
-  );
-  return choice === button;
 }
 
 function titleOf(session: Session): string {

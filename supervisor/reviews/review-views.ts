@@ -59,6 +59,6 @@ export function fileView(unit: ReviewUnit, state: DecisionState | null): ReviewF
   };
 }
 
-export function hunkView({ id, what, removed, added, state }: UnitHunk): Hunk {
-  return { id, what, removed, added, state };
+export function hunkView({ lines: _lines, ...hunk }: UnitHunk): Hunk {
+  return hunk;
 }

@@ -141,20 +141,26 @@ export function hunksOf(unit: ReviewUnit, text: UnitText, state: DecisionState |
     const times = seen.get(plain) ?? 0;
     seen.set(plain, times + 1);
     const lines = linesOf([change]);
+    const accepted = intersectLines(decided.accepted, lines);
+    const rejected = intersectLines(decided.rejected, lines);
+    const state = summary(countLines(lines), countLines(accepted), countLines(rejected));
+    const isInPart = state === 'partial' || state === 'mixed';
     hunks.push({
       id: times === 0 ? plain : digest(plain, String(times)),
       what: 'lines',
       removed: { start: beforeStart, end: beforeEnd },
       added: { start: afterStart, end: afterEnd },
-      state: summary(
-        countLines(lines),
-        countLines(intersectLines(decided.accepted, lines)),
-        countLines(intersectLines(decided.rejected, lines)),
-      ),
+      state,
+      ...(isInPart ? { decided: { accepted: rangesOf(accepted), rejected: rangesOf(rejected) } } : {}),
       lines,
     });
   }
   return hunks;
+}
+
+function rangesOf({ removed, added }: LineSet): NonNullable<Hunk['decided']>['accepted'] {
+  const copy = (set: LineSet['added']) => set.map(([start, end]) => ({ start, end }));
+  return { removed: copy(removed), added: copy(added) };
 }
 
 /** The parts that these hunks stand for. Null if one of them is not there. */

@@ -1,0 +1,97 @@
+import type { Locator } from 'playwright-core';
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { shellProject, writeProject } from '../setup/profiles.ts';
+import { TestHome } from '../setup/test-home.ts';
+import { type User, journey } from './harness/user.ts';
+
+const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
+const STORY = Array.from({ length: 16 }, (_, at) => `line ${at + 1}\n`).join('');
+const POLL = { timeout: 30_000 };
+
+function edit(line: number, text: string): string {
+  return `sed -i -e 's/^line ${line}$/${text}/' /workspace/story.txt`;
+}
+
+function marks(person: User): Locator {
+  return person.page.locator('.editor-instance .margin-view-overlays .dirty-diff-glyph');
+}
+
+/** Shows the first change below the top of the editor, and presses a button above it. */
+async function decideFirst(person: User, button: string): Promise<void> {
+  await person.page.locator('.editor-instance .view-line', { hasText: 'line 1' }).first().click();
+  await person.page.keyboard.press('Control+Home');
+  await person.runCommand('Show Next Change');
+  const peek = person.page.locator('.peekview-widget');
+  await peek.first().waitFor();
+  await person.screenshot('review-gutter-dark');
+  await peek.locator(`[aria-label^="${button}"]`).first().click();
+}
+
+test('a person accepts and rejects in the gutter of a file what the agent changed in it', async () => {
+  const home = await TestHome.create();
+  try {
+    const files = { ...shellProject('shell'), 'story.txt': STORY };
+    await home.runOk(['deploy', await writeProject(home.projects, files)]);
+    const created = await home.runJson(['session', 'create', 'shell', '--name', 'story']);
+    const { id } = CreatedSchema.parse(created).session;
+    await home.runOk(['snapshot', 'create', id]);
+    await home.runOk(['prompt', id, [edit(3, 'three'), edit(7, 'seven'), edit(11, 'eleven')].join(' && ')]);
+    const story = (): Promise<string> => home.runOk(['workspace', 'cat', id, 'story.txt']);
+    const decided = async (): Promise<number> =>
+      (await home.runOk(['session', 'events', id, '--type', 'review.decided', '--json'])).split('\n').length -
+      1;
+    await journey(
+      'review-gutter',
+      { home: home.path, open: { folder: `holdfast://${id}/` } },
+      async (person) => {
+        await person.runCommand('Agent: Review Changes');
+        await person.tab('story.txt').first().waitFor();
+        await person.runCommand('View: Close All Editors');
+        await person.runCommand('View: Show Explorer');
+        await person.expandFolder('workspace');
+        await person.explorerRow('story.txt').first().dblclick();
+        await person.editorLine('seven').first().waitFor();
+        await expect.poll(() => marks(person).count(), POLL).toBe(3);
+
+        await decideFirst(person, 'Accept This Hunk');
+        await expect.poll(() => marks(person).count(), POLL).toBe(2);
+        expect(await decided()).toBe(1);
+        await decideFirst(person, 'Reject This Hunk');
+        await expect.poll(() => marks(person).count(), POLL).toBe(1);
+        expect((await story()).split('\n').slice(0, 12)).toEqual(
+          STORY.replace('line 3\n', 'three\n').replace('line 11\n', 'eleven\n').split('\n').slice(0, 12),
+        );
+
+        // What the agent did since then is marked at once, and decided once it was compared.
+        await home.runOk(['prompt', id, edit(5, 'five')]);
+        await expect.poll(() => marks(person).count(), POLL).toBe(2);
+        await decideFirst(person, 'Accept This Hunk');
+        await person.toast('story.txt is not as the review has it').first().waitFor();
+        expect(await decided()).toBe(2);
+        await person.page.keyboard.press('Escape');
+        await person.clearToasts();
+        await person.page
+          .locator('.statusbar-item', { hasText: 'story: 1 to review, outdated' })
+          .first()
+          .click();
+        await person.page
+          .locator('.statusbar-item', { hasText: /story: 1 to review$/ })
+          .first()
+          .waitFor();
+        await person.runCommand('View: Close All Editors');
+        await person.explorerRow('story.txt').first().dblclick();
+        await expect.poll(() => marks(person).count(), POLL).toBe(2);
+        await decideFirst(person, 'Accept This Hunk');
+        await expect.poll(() => marks(person).count(), POLL).toBe(1);
+        await decideFirst(person, 'Accept This Hunk');
+        await expect.poll(() => marks(person).count(), POLL).toBe(0);
+        await person.page.locator('.statusbar-item', { hasText: 'story: all decided' }).first().waitFor();
+        await person.runCommand('Agent: Undo Last Decision');
+        await expect.poll(() => marks(person).count(), POLL).toBe(1);
+      },
+    );
+  } finally {
+    await home.dispose();
+  }
+});
