@@ -14,6 +14,7 @@ import { HunkMarks } from './hunk-marks.ts';
 import { OpenReview, isNoReview } from './open-review.ts';
 import { ReviewComments } from './review-comments.ts';
 import { ReviewDecorations } from './review-decorations.ts';
+import { StayingGroup } from './staying-group.ts';
 
 /** The sessions whose reviews this window shows, for the time after a reload. */
 const KEY = 'holdfast.reviews';
@@ -83,7 +84,10 @@ export class OpenReviews implements Disposable {
     if (known !== undefined) return known;
     const review = new OpenReview({ connection: this.#connection, events: this.#events, session });
     this.#reviews.set(session.id, review);
+    const isShown = (): boolean => this.of(session.id) === review;
+    const staying = new StayingGroup({ connection: this.#connection, review, isShown });
     review.onDidChange(() => {
+      void staying.refresh();
       this.#decorations.refresh();
       this.#marks.refresh();
       this.#acceptedTexts.refresh(session.id);

@@ -74,7 +74,11 @@ export function describeChange(file: ReviewFile): string {
     ...(again ? ['changed since you decided'] : []),
     ...(below === 0 ? [] : [`with ${below} below it`]),
   ].join(', ');
-  return risks.length === 0 ? what : `${what} · ${risks.map((risk) => RISK_NAMES[risk]).join(', ')}`;
+  return risks.length === 0 ? what : `${what} · ${describeRisks(risks)}`;
+}
+
+export function describeRisks(risks: readonly Risk[]): string {
+  return risks.map((risk) => RISK_NAMES[risk]).join(', ');
 }
 
 /** The order in which a person goes through a review: what needs care first, then by path, as the view lists them. */

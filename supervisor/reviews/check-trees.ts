@@ -1,6 +1,6 @@
 import { HoldfastError } from '../../protocol/errors.ts';
+import { ignoredPaths } from '../../protocol/ignored-paths.ts';
 import { formatPath } from '../../protocol/paths.ts';
-import { PlainIgnoreRules } from '../../protocol/plain-ignore.ts';
 import { type ObjectReader, parseHash } from '../../snapshot-format/objects.ts';
 import { SnapshotFiles } from '../snapshots/files/snapshot-files.ts';
 import type { DecisionState } from '../store/reviews.ts';
@@ -10,8 +10,7 @@ import { type OpenReview, type Reviews, reviewMoved } from './reviews.ts';
 import type { ReviewUnit } from './review-units.ts';
 
 const IGNORE_FILE = Buffer.from('.gitignore');
-/** Bounds for ignore files, which an agent may have written. */
-const MAX_IGNORE_FILES = 200;
+/** An agent may have written it. */
 const MAX_IGNORE_BYTES = 64 * 1024;
 const ACCEPTED: DecisionState = { whole: 'accept', mode: null, text: null, again: false };
 
@@ -89,28 +88,17 @@ async function ignoredUnits(
   signal: AbortSignal | undefined,
 ): Promise<ReviewUnit[]> {
   const files = new SnapshotFiles(reader, parseHash(accepted));
-  const rules = new PlainIgnoreRules();
-  const read = new Set<string>();
-  const pathOf = (names: readonly Buffer[]): string => names.map((name) => name.toString('latin1')).join('/');
-  const open = compared.units
-    .filter(({ key, path }) => !decisions.has(key) && !pathOf(path).split('/').includes('.git'))
-    // The rules of outer folders come first: most of what is ignored needs no look into its own folder.
-    .toSorted((one, other) => one.path.length - other.path.length);
-  const ignored: ReviewUnit[] = [];
-  for (const unit of open) {
+  const open = new Map(
+    compared.units
+      .filter(({ key }) => !decisions.has(key))
+      .map((unit) => [unit.path.map((name) => name.toString('latin1')).join('/'), unit]),
+  );
+  const ignored = await ignoredPaths([...open.keys()], async (folder) => {
     signal?.throwIfAborted();
-    const path = pathOf(unit.path);
-    for (let depth = 0; depth < unit.path.length && !rules.ignores(path); depth += 1) {
-      const folder = unit.path.slice(0, depth);
-      const name = pathOf(folder);
-      if (read.has(name) || read.size >= MAX_IGNORE_FILES) continue;
-      read.add(name);
-      const text = await readOrNull(files, formatPath([...folder, IGNORE_FILE]));
-      if (text !== null) rules.add(name, text);
-    }
-    if (rules.ignores(path)) ignored.push(unit);
-  }
-  return ignored;
+    const names = folder === '' ? [] : folder.split('/').map((name) => Buffer.from(name, 'latin1'));
+    return await readOrNull(files, formatPath([...names, IGNORE_FILE]));
+  });
+  return [...open].filter(([path]) => ignored.has(path)).map(([, unit]) => unit);
 }
 
 async function readOrNull(files: SnapshotFiles, path: string): Promise<string | null> {

@@ -17,6 +17,10 @@ function marks(person: User): Locator {
   return person.page.locator('.editor-instance .margin-view-overlays .dirty-diff-glyph');
 }
 
+function row(person: User, name: string): Locator {
+  return person.page.locator('.scm-view .monaco-list-row', { hasText: name });
+}
+
 /** Shows the first change below the top of the editor, and presses a button above it. */
 async function decideFirst(person: User, button: string): Promise<void> {
   await person.page.locator('.editor-instance .view-line', { hasText: 'line 1' }).first().click();
@@ -31,12 +35,15 @@ async function decideFirst(person: User, button: string): Promise<void> {
 test('a person accepts and rejects in the gutter of a file what the agent changed in it', async () => {
   const home = await TestHome.create();
   try {
-    const files = { ...shellProject('shell'), 'story.txt': STORY };
+    const files = { ...shellProject('shell'), 'story.txt': STORY, '.gitignore': 'dist\n' };
     await home.runOk(['deploy', await writeProject(home.projects, files)]);
     const created = await home.runJson(['session', 'create', 'shell', '--name', 'story']);
     const { id } = CreatedSchema.parse(created).session;
     await home.runOk(['snapshot', 'create', id]);
-    await home.runOk(['prompt', id, [edit(3, 'three'), edit(7, 'seven'), edit(11, 'eleven')].join(' && ')]);
+    const more =
+      'cd /workspace && mkdir dist && echo out > dist/out.js && echo : > run.sh && chmod +x run.sh';
+    const edits = [edit(3, 'three'), edit(7, 'seven'), edit(11, 'eleven')];
+    await home.runOk(['prompt', id, [...edits, more].join(' && ')]);
     const story = (): Promise<string> => home.runOk(['workspace', 'cat', id, 'story.txt']);
     const decided = async (): Promise<number> =>
       (await home.runOk(['session', 'events', id, '--type', 'review.decided', '--json'])).split('\n').length -
@@ -46,7 +53,19 @@ test('a person accepts and rejects in the gutter of a file what the agent change
       { home: home.path, open: { folder: `holdfast://${id}/` } },
       async (person) => {
         await person.runCommand('Agent: Review Changes');
-        await person.tab('story.txt').first().waitFor();
+        await person.tab('run.sh').first().waitFor();
+        // What would run on the machine, and what git ignores, is listed twice: it is decided in its other group.
+        await row(person, 'Will Not Travel').first().waitFor();
+        await expect.poll(() => row(person, 'run.sh').count(), POLL).toBe(2);
+        await expect.poll(() => row(person, 'out.js').count(), POLL).toBe(2);
+        await person.screenshot('review-will-not-travel-dark');
+        const staying = row(person, 'run.sh').last();
+        await staying.hover();
+        expect(await staying.locator('.actions .action-label').count()).toBe(0);
+        await home.runOk(['review', 'reject', id, 'run.sh']);
+        await home.runOk(['review', 'accept', id, 'dist/out.js']);
+        await expect.poll(() => row(person, 'run.sh').count(), POLL).toBe(1);
+        expect(await row(person, 'out.js').count()).toBe(2);
         await person.runCommand('View: Close All Editors');
         await person.runCommand('View: Show Explorer');
         await person.expandFolder('workspace');
@@ -56,7 +75,7 @@ test('a person accepts and rejects in the gutter of a file what the agent change
 
         await decideFirst(person, 'Accept This Hunk');
         await expect.poll(() => marks(person).count(), POLL).toBe(2);
-        expect(await decided()).toBe(1);
+        expect(await decided()).toBe(3);
         await decideFirst(person, 'Reject This Hunk');
         await expect.poll(() => marks(person).count(), POLL).toBe(1);
         expect((await story()).split('\n').slice(0, 12)).toEqual(
@@ -68,7 +87,7 @@ test('a person accepts and rejects in the gutter of a file what the agent change
         await expect.poll(() => marks(person).count(), POLL).toBe(2);
         await decideFirst(person, 'Accept This Hunk');
         await person.toast('story.txt is not as the review has it').first().waitFor();
-        expect(await decided()).toBe(2);
+        expect(await decided()).toBe(4);
         await person.page.keyboard.press('Escape');
         await person.clearToasts();
         await person.page
