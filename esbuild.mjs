@@ -169,6 +169,7 @@ const LATE = [
   'review/confirm-many.ts',
   'review/gutter-change.ts',
   'review/gutter-decisions.ts',
+  'review/open-review.ts',
   'review/origin-text.ts',
   'review/hunk-labels.ts',
   'review/review-comments.ts',
