@@ -24,7 +24,7 @@ import type { ReviewGroup } from './review-model.ts';
 /** The `scmProvider` of menus. */
 const PROVIDER = 'holdfast-review';
 
-const GROUPS: readonly ReviewGroup[] = ['closely', 'toReview', 'accepted', 'mixed', 'rejected'];
+const GROUPS: readonly ReviewGroup[] = ['closely', 'toReview', 'aside', 'accepted', 'mixed', 'rejected'];
 
 /** A change in the Source Control view. Commands get it as their argument. */
 export interface ChangeResource extends SourceControlResourceState {
@@ -210,6 +210,7 @@ export class OpenReview implements Disposable {
     return {
       closely: create('closely'),
       toReview: create('toReview'),
+      aside: create('aside'),
       accepted: create('accepted'),
       mixed: create('mixed'),
       rejected: create('rejected'),

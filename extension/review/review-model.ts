@@ -3,10 +3,14 @@ import { QUARANTINED_RISKS } from '../../protocol/risk.ts';
 import type { Risk } from '../../protocol/risk.ts';
 import type { Side } from './change-uri.ts';
 
-/** Where the view lists a change. `closely`: to review, and it may run on the person's machine or leads out of the tree. */
+/**
+ * Where the view lists a change. `closely`: to review, and it may run on the person's machine or leads out of the tree. `aside`: to
+ * review, and people read it last.
+ */
 export const REVIEW_GROUPS = {
   closely: 'To Review Closely',
   toReview: 'To Review',
+  aside: 'To Review: Generated and Test Files',
   accepted: 'Accepted',
   mixed: 'Accepted in Part',
   rejected: 'Rejected',
@@ -48,11 +52,28 @@ export function needsCare({ risks, below }: Pick<ReviewFile, 'risks' | 'below'>)
   return below > 0 || risks.some((risk) => QUARANTINED_RISKS.has(risk));
 }
 
-export function groupOf(file: Pick<ReviewFile, 'state' | 'risks' | 'below'>): ReviewGroup {
+/** Names that test runners look for, and folders of tests. */
+const TEST =
+  /\/(?:tests?|__tests__|specs?|e2e)\/|[._-](?:test|spec)s?\.[^/]+$|\/test_[^/]+\.py$|[a-z]Tests?\.(?:cs|java|kt|swift)$/;
+
+/** What people read last: files that a tool wrote, and tests. */
+function isAside({ path, risks }: Pick<ReviewFile, 'path' | 'risks'>): boolean {
+  return risks.includes('generated') || TEST.test(path);
+}
+
+/** By `placeOf`. */
+const OPEN_GROUPS = ['closely', 'toReview', 'aside'] as const;
+
+/** Where an undecided change is listed: first what needs care, generated files and tests last. */
+function placeOf(file: Pick<ReviewFile, 'path' | 'risks' | 'below'>): 0 | 1 | 2 {
+  return needsCare(file) ? 0 : isAside(file) ? 2 : 1;
+}
+
+export function groupOf(file: Pick<ReviewFile, 'path' | 'state' | 'risks' | 'below'>): ReviewGroup {
   switch (file.state) {
     case 'to-review':
     case 'partial':
-      return needsCare(file) ? 'closely' : 'toReview';
+      return OPEN_GROUPS[placeOf(file)];
     case 'accepted':
     case 'rejected':
     case 'mixed':
@@ -81,11 +102,10 @@ export function describeRisks(risks: readonly Risk[]): string {
   return risks.map((risk) => RISK_NAMES[risk]).join(', ');
 }
 
-/** The order in which a person goes through a review: what needs care first, then by path, as the view lists them. */
+/** The order in which a person goes through a review: what needs care first, generated files and tests last, then by
+ * path, as the view lists them. */
 export function inReviewOrder(files: readonly ReviewFile[]): ReviewFile[] {
-  return files
-    .filter(isUndecided)
-    .sort((a, b) => Number(needsCare(b)) - Number(needsCare(a)) || comparePaths(a.path, b.path));
+  return files.filter(isUndecided).sort((a, b) => placeOf(a) - placeOf(b) || comparePaths(a.path, b.path));
 }
 
 /** The undecided change after that of `path`, or before it; the first or last one where `path` is not among them. */

@@ -72,6 +72,29 @@ describe('the order of a review', () => {
     expect(groupOf(change('/workspace/m', { state: 'mixed', risks: ['executes'] }))).toBe('mixed');
   });
 
+  test('generated files and tests come last, in a group of their own, unless they need care', () => {
+    const tests = [
+      'test/a.ts',
+      'src/__tests__/a.ts',
+      'a.test.ts',
+      'a_spec.rb',
+      'test_a.py',
+      'src/ParserTest.java',
+    ];
+    const plain = ['latest.ts', 'contest/a.ts', 'testing.md', 'attest.py', 'protest_a.py', 'Test.java/a'];
+    for (const path of tests) expect([path, groupOf(change(`/workspace/${path}`))]).toEqual([path, 'aside']);
+    for (const path of plain)
+      expect([path, groupOf(change(`/workspace/${path}`))]).toEqual([path, 'toReview']);
+    const generated = change('/workspace/a.min.js', { risks: ['generated'] });
+    const hook = change('/workspace/test/hook', { risks: ['executes', 'generated'] });
+    expect([generated, hook].map(groupOf)).toEqual(['aside', 'closely']);
+    expect(groupOf({ ...generated, state: 'accepted' })).toBe('accepted');
+    expect(inReviewOrder([generated, ...files, hook]).map(({ path }) => path)).toEqual([
+      ...['/workspace/test/hook', '/workspace/y', '/workspace/z'],
+      ...['/workspace/a', '/workspace/c', '/workspace/a.min.js'],
+    ]);
+  });
+
   test('goes on after the change that is shown, decided or not', () => {
     expect(neighbour(files, '/workspace/z', 1)?.path).toBe('/workspace/a');
     expect(neighbour(files, '/workspace/z', -1)?.path).toBe('/workspace/y');
