@@ -35,10 +35,11 @@ async function decideFirst(person: User, button: string): Promise<void> {
 test('a person accepts and rejects in the gutter of a file what the agent changed in it', async () => {
   const home = await TestHome.create();
   try {
-    const files = { ...shellProject('shell'), 'story.txt': STORY, '.gitignore': 'dist\n' };
-    await home.runOk(['deploy', await writeProject(home.projects, files)]);
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
     const created = await home.runJson(['session', 'create', 'shell', '--name', 'story']);
     const { id } = CreatedSchema.parse(created).session;
+    const begin = 'cd /workspace && seq -f "line %g" 16 > story.txt && echo dist > .gitignore';
+    await home.runOk(['exec', id, '--', 'sh', '-c', begin]);
     await home.runOk(['snapshot', 'create', id]);
     const more =
       'cd /workspace && mkdir dist && echo out > dist/out.js && echo : > run.sh && chmod +x run.sh';
@@ -99,6 +100,7 @@ test('a person accepts and rejects in the gutter of a file what the agent change
           .first()
           .waitFor();
         await person.runCommand('View: Close All Editors');
+        await person.runCommand('View: Show Explorer');
         await person.explorerRow('story.txt').first().dblclick();
         await expect.poll(() => marks(person).count(), POLL).toBe(2);
         await decideFirst(person, 'Accept This Hunk');
