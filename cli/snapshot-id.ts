@@ -11,3 +11,10 @@ export function parseSnapshotId(text: string): string {
     'invalid_params',
   );
 }
+
+/** Checks the value `snapshot:ID` of an option `--from`. */
+export function parseSnapshotSource(from: string): `snapshot:${string}` {
+  if (!from.startsWith('snapshot:'))
+    throw new UsageError(`--from cannot be ${sanitizeLine(from)}; use snapshot:ID`);
+  return `snapshot:${parseSnapshotId(from.slice('snapshot:'.length))}`;
+}
