@@ -1,32 +1,23 @@
-import type { DispatchResult } from '../../protocol/entities.ts';
-import { type ErrorCode, HoldfastError } from '../../protocol/errors.ts';
-import { keptInHome } from '../../protocol/agent-home.ts';
 import type { Profile } from '../../protocol/profile.ts';
+import { type ErrorCode, HoldfastError } from '../../protocol/errors.ts';
 import { Hook } from '../base/hook.ts';
 import { failpoint } from '../base/failpoints.ts';
-import type { Engine, ObservedSandbox, SandboxSpec } from '../engine/port.ts';
-import type { Home } from '../store/home.ts';
-import type { ProfileRow, Profiles } from '../store/profiles.ts';
+import type { Engine } from '../engine/port.ts';
+import type { Profiles } from '../store/profiles.ts';
 import type { SessionRow } from '../store/sessions.ts';
-import type { Egress } from '../egress/egress.ts';
 import type { Seeding } from '../workspace/seeding.ts';
 import type { Limit } from '../../sidecar/wire.ts';
 import type { SidecarClient } from '../workspace/sidecar-client.ts';
-import { planDispatch, type Plan } from './dispatch-plan.ts';
 import { statusWithoutSandbox } from './idle-plan.ts';
 import { describeAgentExit, limitsMetAtExit } from './repair-plan.ts';
 import type { KeyedMutex } from '../base/keyed-mutex.ts';
 import type { ActiveWork } from './active-work.ts';
+import type { Dispatches, ReadySandbox } from './dispatches.ts';
 import { DispatchSignals } from './dispatch-signals.ts';
 import type { ObservationCache } from './observation-cache.ts';
 import type { SessionRecords } from '../history/session-records.ts';
 import type { SidecarConnections } from './sidecar-connections.ts';
-import { configurationParts } from '../workspace/home-configuration.ts';
-import type { ResumeScript } from './resume-script.ts';
-import { sandboxSpec, sidecarOnlySpec, workspaceSpec } from './sandbox-spec.ts';
-
-/** How long an agent container may take to end after TERM. */
-export const STOP_GRACE_MS = 3000;
+import { STOP_GRACE_MS, sandboxSpec, sidecarOnlySpec, workspaceSpec } from './sandbox-spec.ts';
 
 /** The errors of a step that ran on a stale observation. */
 const STALE: ReadonlySet<ErrorCode> = new Set(['sandbox_lost', 'engine_error', 'invalid_state', 'conflict']);
@@ -36,22 +27,7 @@ export interface AgentExit {
   readonly limits: readonly Limit[];
 }
 
-export interface ReadySandbox {
-  readonly dispatched: DispatchResult;
-  readonly client: SidecarClient;
-  readonly row: SessionRow;
-  readonly profile: ProfileRow;
-  /** From the request to the ready sandbox, ms. */
-  readonly dispatchMs: number;
-}
-
-export interface HomeTemplates {
-  /** The caller holds the session's mutex; the sidecar runs, and no process of the agent. Does nothing without a setup that left something. */
-  fillHome(row: SessionRow, profile: ProfileRow): Promise<void>;
-}
-
 export interface LifecycleOptions {
-  readonly home: Pick<Home, 'deployedConfiguration'>;
   readonly engine: Engine;
   readonly records: SessionRecords;
   readonly profiles: Profiles;
@@ -59,17 +35,12 @@ export interface LifecycleOptions {
   readonly observations: ObservationCache;
   readonly sessionMutex: KeyedMutex;
   readonly activeWork: ActiveWork;
-  readonly now: () => number;
+  /** Make a sandbox ready once the session's mutex is held. */
+  readonly dispatches: Pick<Dispatches, 'carryOut' | 'environment'>;
   /** Copies the project into a new or emptied workspace. */
   readonly seeding: Pick<Seeding, 'recordIntent' | 'finishPending'>;
-  /** Puts what a setup left in HOME, but for what the profile keeps, into a HOME that has no more than that. */
-  readonly homeTemplates: HomeTemplates;
-  /** What a profile runs in new sandboxes of sessions that had one before. */
-  readonly resumeScript: Pick<ResumeScript, 'run'>;
   /** Saves what the next sidecar can use. Never rejects. */
   readonly beforeSidecarEnds: (row: SessionRow) => Promise<void>;
-  /** Network access of a running sandbox. */
-  readonly egress: Pick<Egress, 'waitUntilReady' | 'environment'>;
 }
 
 /**
@@ -82,8 +53,7 @@ export class Lifecycle {
    * What must happen to the workspace of a session (by id) before anything new does. Runs with the session's mutex held.
    */
   readonly beforeUse = new Hook<string>();
-  readonly #dispatches = new DispatchSignals();
-  readonly #home: Pick<Home, 'deployedConfiguration'>;
+  readonly #signals = new DispatchSignals();
   readonly #engine: Engine;
   readonly #records: SessionRecords;
   readonly #profiles: Profiles;
@@ -91,15 +61,11 @@ export class Lifecycle {
   readonly #observations: ObservationCache;
   readonly #sessionMutex: KeyedMutex;
   readonly #activeWork: ActiveWork;
-  readonly #now: () => number;
+  readonly #dispatches: Pick<Dispatches, 'carryOut' | 'environment'>;
   readonly #seeding: Pick<Seeding, 'recordIntent' | 'finishPending'>;
-  readonly #egress: Pick<Egress, 'waitUntilReady' | 'environment'>;
-  readonly #homeTemplates: HomeTemplates;
-  readonly #resumeScript: Pick<ResumeScript, 'run'>;
   readonly #beforeSidecarEnds: (row: SessionRow) => Promise<void>;
 
   constructor(options: LifecycleOptions) {
-    this.#home = options.home;
     this.#engine = options.engine;
     this.#records = options.records;
     this.#profiles = options.profiles;
@@ -107,11 +73,8 @@ export class Lifecycle {
     this.#observations = options.observations;
     this.#sessionMutex = options.sessionMutex;
     this.#activeWork = options.activeWork;
-    this.#now = options.now;
+    this.#dispatches = options.dispatches;
     this.#seeding = options.seeding;
-    this.#egress = options.egress;
-    this.#homeTemplates = options.homeTemplates;
-    this.#resumeScript = options.resumeScript;
     this.#beforeSidecarEnds = options.beforeSidecarEnds;
   }
 
@@ -125,7 +88,7 @@ export class Lifecycle {
    * ends `setup.resume`, which may take a minute, and nothing else. Errors: also its reason.
    */
   dispatch(sessionId: string, forWork?: string, signal?: AbortSignal): Promise<ReadySandbox> {
-    return this.#dispatches.during(sessionId, signal, (ended) =>
+    return this.#signals.during(sessionId, signal, (ended) =>
       this.#dispatchInTurn(sessionId, forWork, ended),
     );
   }
@@ -134,12 +97,12 @@ export class Lifecycle {
   interruptDispatches(sessionId: string, why: string): void {
     const next = 'repeat it, if it is still wanted';
     const error = new HoldfastError('interrupted', 'The sandbox was not made ready', { why, next });
-    this.#dispatches.interrupt(sessionId, error);
+    this.#signals.interrupt(sessionId, error);
   }
 
   /** The supervisor shuts down: as `interruptDispatches`, for all sessions and from now on. */
   closeDispatches(): void {
-    this.#dispatches.close(new HoldfastError('shutting_down', 'The supervisor is shutting down'));
+    this.#signals.close(new HoldfastError('shutting_down', 'The supervisor is shutting down'));
   }
 
   #dispatchInTurn(
@@ -152,77 +115,15 @@ export class Lifecycle {
       await this.beforeUse.run(sessionId);
       const isCached = this.#observations.isCached(sessionId);
       try {
-        return await this.#dispatch(sessionId, forWork, requestedAt, signal);
+        return await this.#dispatches.carryOut(sessionId, forWork, requestedAt, signal);
       } catch (error) {
         // The cached observation may have been stale: observe again, and start what is missing.
         const isStale = error instanceof HoldfastError && STALE.has(error.code);
         if (!isStale || (!isCached && error.code !== 'sandbox_lost')) throw error;
         this.#observations.invalidate(sessionId);
-        return await this.#dispatch(sessionId, forWork, requestedAt, signal);
+        return await this.#dispatches.carryOut(sessionId, forWork, requestedAt, signal);
       }
     });
-  }
-
-  async #dispatch(
-    sessionId: string,
-    forWork: string | undefined,
-    requestedAt: number,
-    signal: AbortSignal,
-  ): Promise<ReadySandbox> {
-    const row = this.#records.get(sessionId);
-    const profile = this.#profile(row);
-    const observed = await this.#observations.get(sessionId);
-    const activeWork =
-      forWork === undefined
-        ? this.#activeWork.count(sessionId)
-        : this.#activeWork.countOthers(sessionId, forWork);
-    const plan = planDispatch(row, observed, {
-      codeVersion: profile.version,
-      image: profile.image,
-      activeWork,
-    });
-    const started = await this.#carryOut(plan, row, profile, observed);
-    const client = await this.#sidecars.get(sessionId);
-    // The agent's container runs, and no process of the agent: those start with the turn.
-    await this.#seeding.finishPending(started);
-    await this.#prepareHome(started, profile, client, signal);
-    await this.#egress.waitUntilReady(sessionId, signal);
-    return {
-      dispatched: { reused: plan.reused, case: plan.case },
-      client,
-      row: started,
-      profile,
-      dispatchMs: performance.now() - requestedAt,
-    };
-  }
-
-  /**
-   * A new sandbox takes over of HOME only what the profile keeps. The rest is what its setup left, with the person's configuration
-   * beside it. The generation is stored afterwards: if we are killed
-   * in between, the next dispatch repeats this. No process of the agent has started, but for those of `setup.resume`: where that may
-   * have begun, `planDispatch` replaces the sandbox.
-   */
-  async #prepareHome(
-    row: SessionRow,
-    profile: ProfileRow,
-    client: SidecarClient,
-    signal: AbortSignal,
-  ): Promise<void> {
-    if (row.homeGeneration === row.generation) return;
-    const { agent } = profile.config;
-    await client.prepareHome(keptInHome(agent));
-    await this.#homeTemplates.fillHome(row, profile);
-    if (agent.config !== undefined) {
-      const folder = this.#home.deployedConfiguration(profile.name, profile.version);
-      for await (const part of configurationParts(folder)) await client.fillHome(part);
-    }
-    if (row.homeGeneration > 0 && row.persistent) {
-      await this.#egress.waitUntilReady(row.id, signal);
-      const env = this.environment(row.id, profile.config);
-      await this.#resumeScript.run(row.id, profile.config, env, client, signal);
-    }
-    await failpoint('start.after-home');
-    this.#records.change(row.id, { homeGeneration: row.generation }, 'HOME is prepared');
   }
 
   /**
@@ -270,7 +171,7 @@ export class Lifecycle {
 
   /** Environment of a process in the sandbox. The profile overrides the egress proxy's variables. */
   environment(sessionId: string, profile: Profile): Readonly<Record<string, string>> {
-    return { ...this.#egress.environment(sessionId), ...profile.env };
+    return this.#dispatches.environment(sessionId, profile);
   }
 
   /** Unpauses a paused agent, so that a signal can reach its processes. */
@@ -397,24 +298,6 @@ export class Lifecycle {
     );
   }
 
-  #profile(row: SessionRow): ProfileRow {
-    const profile = this.#profiles.get(row.profile);
-    if (profile === null) {
-      throw new HoldfastError(
-        'not_found',
-        `The profile ${row.profile} of session ${row.name} is not deployed`,
-        {
-          next: `deploy it again with \`holdfast deploy DIR\``,
-        },
-      );
-    }
-    return profile;
-  }
-
-  #spec(row: SessionRow, profile: ProfileRow): SandboxSpec {
-    return sandboxSpec(row, profile.config, profile.image, profile.version);
-  }
-
   /** A connection to the sidecar, which is started alone if it does not run. */
   async ensureSidecarLocked(row: SessionRow): Promise<SidecarClient> {
     const observed = await this.#engine.observeSession(row.id);
@@ -422,94 +305,12 @@ export class Lifecycle {
       await this.#sidecars.disconnect(row.id);
       await this.#engine.createWorkspace(workspaceSpec(row));
       const profile = this.#profiles.get(row.profile);
-      await this.#engine.startSidecar(profile === null ? sidecarOnlySpec(row) : this.#spec(row, profile));
+      await this.#engine.startSidecar(
+        profile === null
+          ? sidecarOnlySpec(row)
+          : sandboxSpec(row, profile.config, profile.image, profile.version),
+      );
     }
     return this.#sidecars.get(row.id);
-  }
-
-  async #clearFiles(sessionId: string): Promise<void> {
-    const client = await this.#sidecars.get(sessionId);
-    await client.clearWorkspace();
-    await client.clearHome();
-  }
-
-  async #carryOut(
-    plan: Plan,
-    before: SessionRow,
-    profile: ProfileRow,
-    observed: ObservedSandbox,
-  ): Promise<SessionRow> {
-    let row = before;
-    if (plan.steps.length > 0) this.#observations.invalidate(row.id);
-    const startsAgent = plan.steps.some((step) => step.do === 'start');
-    if (observed.sidecar?.state !== 'running') await this.#sidecars.disconnect(row.id);
-    if (startsAgent) {
-      const generation = row.generation + 1;
-      row = this.#records.change(row.id, { generation }, 'a new sandbox is made', [
-        { type: 'sandbox.starting', data: { generation } },
-      ]);
-      await failpoint('start.after-intent');
-    }
-    const spec = this.#spec(row, profile);
-    // Runs beside the start, which takes longer. It is for the history only: a failure is ignored.
-    const identity = startsAgent
-      ? this.#engine.images.identity(profile.image).catch(() => null)
-      : Promise.resolve(null);
-    for (const step of plan.steps) {
-      switch (step.do) {
-        case 'remove-agent':
-          await this.#engine.stopAgent(row.id, STOP_GRACE_MS);
-          break;
-        case 'thaw':
-          await this.#engine.unpause(row.id);
-          break;
-        case 'start-sidecar':
-          await this.#engine.startSidecar(spec);
-          break;
-        case 'create-workspace':
-          await this.#engine.createWorkspace(spec.workspace);
-          break;
-        case 'clear-workspace':
-          await this.#engine.startSidecar(spec);
-          // Recorded first: after a crash in between, the workspace is seeded and then cleared again.
-          this.#seeding.recordIntent(row.id, profile.config);
-          await this.#clearFiles(row.id);
-          break;
-        case 'start':
-          await this.#engine.startSandbox(spec);
-          await failpoint('start.before-record');
-          break;
-        case 'setup':
-          // Comes with HOME, which is prepared once the sandbox is recorded.
-          break;
-      }
-    }
-    if (plan.steps.length > 0) this.#observations.invalidate(row.id);
-    const patch = {
-      status: this.#activeWork.count(row.id) > 0 ? ('active' as const) : ('idle' as const),
-      lastActiveAt: this.#now(),
-    };
-    if (!startsAgent) {
-      return row.status === patch.status && plan.case === 'reuse'
-        ? row
-        : this.#records.change(row.id, patch, plan.case);
-    }
-    return this.#records.change(
-      row.id,
-      { ...patch, codeVersion: profile.version, image: profile.image },
-      plan.case,
-      [
-        {
-          type: 'sandbox.started',
-          data: {
-            generation: row.generation,
-            case: plan.case,
-            image: profile.image,
-            imageIdentity: await identity,
-            codeVersion: profile.version,
-          },
-        },
-      ],
-    );
   }
 }

@@ -7,7 +7,7 @@ import { statusWithoutSandbox } from './idle-plan.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { Freezing } from './freezing.ts';
 import type { KeyedMutex } from '../base/keyed-mutex.ts';
-import { STOP_GRACE_MS } from './lifecycle.ts';
+import { STOP_GRACE_MS } from './sandbox-spec.ts';
 import type { ActiveWork } from './active-work.ts';
 import type { ObservationCache } from './observation-cache.ts';
 import { limitsMetAtExit, planRepairs, type Repair } from './repair-plan.ts';

@@ -4,6 +4,9 @@ import { GIT_SETTINGS, NODE_ENVIRONMENT, proxyEnvironment } from '../egress/envi
 import type { SandboxSpec, WorkspaceSpec } from '../engine/port.ts';
 import type { SessionRow } from '../store/sessions.ts';
 
+/** How long an agent container may take to end after TERM. */
+export const STOP_GRACE_MS = 3000;
+
 export function workspaceSpec(row: SessionRow): WorkspaceSpec {
   return { sessionId: row.id, backing: row.backing, uid: row.uid, gid: row.gid };
 }

@@ -4,7 +4,8 @@ import type { SnapshotService } from '../snapshots/snapshot-service.ts';
 import type { SessionMemory } from '../conversation/session-memory.ts';
 import type { Operations } from '../store/operations.ts';
 import type { SessionRow } from '../store/sessions.ts';
-import type { Lifecycle, ReadySandbox } from '../sandboxes/lifecycle.ts';
+import type { ReadySandbox } from '../sandboxes/dispatches.ts';
+import type { Lifecycle } from '../sandboxes/lifecycle.ts';
 import { CLEAN, CleanedSchema, type Removal, type StartedOver } from './removal.ts';
 
 export interface ResumeRequest extends ChangeRequest {

@@ -11,7 +11,7 @@ import { IN_SANDBOX } from '../../sidecar/wire.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { Ids } from '../base/ids.ts';
 import type { EventLog } from '../history/event-log.ts';
-import type { HomeTemplates } from '../sandboxes/lifecycle.ts';
+import type { HomeTemplates } from '../sandboxes/dispatches.ts';
 import type { Home } from '../store/home.ts';
 import type { ProfileRow } from '../store/profiles.ts';
 import type { SessionRow } from '../store/sessions.ts';

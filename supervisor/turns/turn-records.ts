@@ -14,7 +14,7 @@ import type { DiskReserve } from '../store/reserve.ts';
 import type { TurnRow, Turns } from '../store/turns.ts';
 import type { ChangeNotifier } from '../base/change-notifier.ts';
 import { Emitter } from '../base/emitter.ts';
-import type { ReadySandbox } from '../sandboxes/lifecycle.ts';
+import type { ReadySandbox } from '../sandboxes/dispatches.ts';
 import type { ActiveWork } from '../sandboxes/active-work.ts';
 import type { SessionRecords } from '../history/session-records.ts';
 

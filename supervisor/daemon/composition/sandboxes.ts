@@ -8,6 +8,7 @@ import { SessionGate } from '../../sessions/session-gate.ts';
 import { MoveRows } from '../../store/moves.ts';
 import { AgentSweep } from '../../sandboxes/agent-sweep.ts';
 import { ActiveWork } from '../../sandboxes/active-work.ts';
+import { Dispatches } from '../../sandboxes/dispatches.ts';
 import { Freezing } from '../../sandboxes/freezing.ts';
 import { IdleTimer } from '../../sandboxes/idle-timer.ts';
 import { Lifecycle } from '../../sandboxes/lifecycle.ts';
@@ -50,15 +51,23 @@ export function createSandboxes(below: StorageLayer & NetworkLayer, log: Log) {
   const seeding = new Seeding({ ...below, dial, templates: below.setupTemplates });
   const scanCaches = new ScanCaches({ engine, stores, access: { dial }, log: log.child('snapshots') });
   const beforeSidecarEnds = (row: SessionRow): Promise<void> => scanCaches.saveBeforeSidecarEnds(row);
-  const lifecycle = new Lifecycle({
+  const dispatches = new Dispatches({
     ...below,
-    sessionMutex,
     activeWork,
     observations,
     sidecars,
     seeding,
     homeTemplates: below.setupTemplates,
     resumeScript: new ResumeScript(below),
+  });
+  const lifecycle = new Lifecycle({
+    ...below,
+    sessionMutex,
+    activeWork,
+    observations,
+    sidecars,
+    dispatches,
+    seeding,
     beforeSidecarEnds,
   });
   const moveRows = new MoveRows(database);

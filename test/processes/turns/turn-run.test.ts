@@ -10,7 +10,7 @@ import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { SessionRecords } from '../../../supervisor/history/session-records.ts';
 import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
 import { ActiveWork } from '../../../supervisor/sandboxes/active-work.ts';
-import type { ReadySandbox } from '../../../supervisor/sandboxes/lifecycle.ts';
+import type { ReadySandbox } from '../../../supervisor/sandboxes/dispatches.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Turns } from '../../../supervisor/store/turns.ts';
 import { TurnRecords } from '../../../supervisor/turns/turn-records.ts';
