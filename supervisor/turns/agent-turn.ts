@@ -19,13 +19,15 @@ const RUNNING: TurnProgress = {
   diskFull: false,
   damage: null,
 };
+/** No supervisor has begun it. */
+export const NOT_BEGUN: TurnProgress = { ...RUNNING, state: 'absent' };
 /** Nothing killed the program of an agent that says how it ended. */
 const ENDED: TurnProgress = { ...RUNNING, state: 'ended', exitCode: 0 };
 
 /** The conversations with agents, as turns use them. */
 export type AgentTurns = Pick<
   AgentConversations,
-  'begin' | 'outcomeOf' | 'isOverLimit' | 'storeFailure' | 'cancel' | 'stop' | 'end'
+  'begin' | 'hasBegun' | 'outcomeOf' | 'isOverLimit' | 'storeFailure' | 'cancel' | 'stop' | 'end'
 >;
 
 export interface AgentTurnOptions {
@@ -46,16 +48,22 @@ export class AgentTurn {
     this.#options = options;
   }
 
-  /** Sends the prompt, unless that was done: also by an earlier supervisor. */
+  /** A supervisor has begun it: the agent may have the prompt. */
+  get hasBegun(): boolean {
+    return this.#options.conversations.hasBegun(this.#turn.sessionId, this.#turn.id);
+  }
+
+  /** Sends the prompt, unless that was done, also by an earlier supervisor. `isCancelled`: a prompt that was not sent is never sent. */
   async begin(
     session: SessionRow,
     agent: AcpAgent,
     env: Readonly<Record<string, string>>,
+    isCancelled: boolean,
   ): Promise<TurnProgress> {
     const { id, sessionId, input, attachments, stderrBytes } = this.#turn;
     const { profile, command } = agent;
     await this.#options.conversations.begin(
-      { id, sessionId, input, attachments, stderrBytes },
+      { id, sessionId, input, attachments, stderrBytes, isCancelled },
       {
         command,
         env,

@@ -67,7 +67,7 @@ const WHY = {
  * | resumed | none: an earlier supervisor started the turn | *follow* |
  * | attaching | `attach` | *follow* |
  * | launching | `launch`; `resend` where a launch is on record | *examine* |
- * | watching | `report` | *examine* |
+ * | watching | `report`; `find` for one that must not begin | *examine* |
  * | storing | `store` | *decide* |
  * | killing | `kill` | watching |
  * | ending-agent | `end-agent` | watching; for another sandbox *follow* |
@@ -86,7 +86,8 @@ const WHY = {
  * | ended, detached | none | nothing: they are final |
  *
  * - *follow* goes to what a started turn lacks. For another sandbox: withdrawing, ending-agent, attaching, clearing.
- *   Then attaching, launching, watching.
+ *   Then attaching, launching, watching. A terminated turn without a launch on record is not launched: it may have begun, because
+ *   a supervisor was killed before it recorded the launch, so `find` asks.
  * - *examine*: a report from before the exit of the agent leads to watching, others to storing. A resumed turn whose
  *   request nobody picked up goes to launching.
  * - *decide*: ended → draining · run directory gone → ending-agent, then recording · end hidden by the agent →
@@ -222,9 +223,9 @@ function follow(before: TurnState, clock: Clock): Transition {
   if (!state.isAttached) return go(state, { name: 'attaching' }, { do: 'attach' });
   // Before a new runner starts, which would pick up the request for the earlier one.
   if (replacement !== null) return go(state, { name: 'clearing' }, { do: 'remove' });
-  // Not launched, unless a supervisor was killed after it launched the turn and before it recorded that.
-  if (state.isLaunched || termination !== null) return watch(state, 0, true);
-  return go(state, { name: 'launching' }, { do: 'launch' });
+  if (state.isLaunched) return watch(state, 0, true);
+  if (termination === null) return go(state, { name: 'launching' }, { do: 'launch' });
+  return go(state, { name: 'watching', isResuming: true, exitSeen: state.agentExit }, { do: 'find' });
 }
 
 const NEW_REPORT = { isResuming: false, exitSeen: null } as const;

@@ -16,7 +16,7 @@ import type { Lifecycle } from '../sandboxes/lifecycle.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { TurnRow, Turns } from '../store/turns.ts';
 import type { SidecarClient } from '../workspace/sidecar-client.ts';
-import { AgentTurn, type AgentTurns } from './agent-turn.ts';
+import { AgentTurn, type AgentTurns, NOT_BEGUN } from './agent-turn.ts';
 import { OutputPull } from './output-pull.ts';
 import { step } from './turn-machine.ts';
 import type { TurnRecords } from './turn-records.ts';
@@ -210,6 +210,8 @@ export class TurnRun {
       }
       case 'resend':
         return { saw: 'report', report: await this.#launch() };
+      case 'find':
+        return { saw: 'report', report: await this.#find() };
       case 'report':
         return { saw: 'report', report: await this.#progress(work.waitMs) };
       case 'store':
@@ -283,13 +285,20 @@ export class TurnRun {
       });
     }
     const env = lifecycle.environment(this.sessionId, profile);
-    return agentTurn.begin(lifecycle.row(this.sessionId), { profile, command: driver.command }, env);
+    const agent = { profile, command: driver.command };
+    // A terminated turn is joined to be ended: a prompt that was not sent stays unsent.
+    const isCancelled = this.#state.termination !== null;
+    return agentTurn.begin(lifecycle.row(this.sessionId), agent, env, isCancelled);
   }
 
   async #progress(waitMs: number): Promise<TurnProgress> {
     if (this.#agentTurn === null) return this.#pull.progress(this.#sidecar(), waitMs);
     await this.#beginAgentTurn(this.#agentTurn);
     return this.#agentTurn.progress(waitMs);
+  }
+
+  async #find(): Promise<TurnProgress> {
+    return this.#agentTurn === null || this.#agentTurn.hasBegun ? this.#progress(0) : NOT_BEGUN;
   }
 
   #programDriver(): ProgramDriver {

@@ -103,6 +103,8 @@ export type Work =
         | 'attach'
         | 'launch'
         | 'resend'
+        /** Reports how far the turn came, and begins nothing: `absent` where nothing of it began. */
+        | 'find'
         | 'end-agent'
         /** Ends every process that the turn may have left, if need be with the container. */
         | 'sweep'

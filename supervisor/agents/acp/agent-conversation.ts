@@ -32,6 +32,8 @@ export interface BegunTurn {
   readonly prompt: MakePrompt;
   /** Bytes of standard error that are stored with it. */
   readonly errorBytes: number;
+  /** It is over before it begins or goes on: a prompt that was not sent is never sent. */
+  readonly isCancelled: boolean;
 }
 
 export interface AgentConversationOptions {
@@ -95,6 +97,10 @@ export class AgentConversation {
     return this.#machine.state.turn?.id === turnId ? this.#machine.outcome : null;
   }
 
+  hasTurn(turnId: string): boolean {
+    return this.#machine.state.turn?.id === turnId;
+  }
+
   isOverLimit(turnId: string): boolean {
     const { turn } = this.#machine.state;
     return turn?.id === turnId && turn.isOverLimit;
@@ -111,11 +117,11 @@ export class AgentConversation {
 
   /** Begins a turn, or goes on with the one that an earlier supervisor began. Its prompt is sent as soon as the agent takes it. */
   async begin(turn: BegunTurn, launch: AgentLaunch): Promise<void> {
-    const isKnown = this.#machine.state.turn?.id === turn.id;
+    const isKnown = this.hasTurn(turn.id);
     if (isKnown && (this.#run !== null || this.#machine.outcome !== null)) return;
     await this.stop();
     this.#launch = launch;
-    const isResumed = this.#machine.state.turn?.id === turn.id;
+    const isResumed = this.hasTurn(turn.id);
     if (!isResumed) await this.#prepareProcess();
     if (!isResumed) {
       const { outputLimit: limitBytes, budget } = launch;
@@ -126,6 +132,7 @@ export class AgentConversation {
     }
     this.#steps.errors.beginTurn(turn.id, turn.errorBytes);
     this.#cancelledAt = null;
+    if (turn.isCancelled) this.#machine.cancel();
     this.#steps.save();
     const stop = new AbortController();
     const done = this.#follow(turn.id, turn.prompt, stop.signal).finally(() => {

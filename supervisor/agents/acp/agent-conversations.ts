@@ -5,11 +5,13 @@ import { AgentConversation, type AgentConversationOptions } from './agent-conver
 import type { AgentLaunch } from './agent-process.ts';
 import type { PromptFiles } from '../prompt-files.ts';
 import { type PromptCapabilities, type PromptedTurn, promptBlocks } from './prompt.ts';
-import type { AgentTurnOutcome } from './state.ts';
+import { AcpStateSchema, type AgentTurnOutcome } from './state.ts';
 
 /** What a turn asks of its agent. */
 export interface AskedTurn extends PromptedTurn {
   readonly stderrBytes: number;
+  /** It is over before it begins or goes on. */
+  readonly isCancelled: boolean;
 }
 
 export interface AgentConversationsOptions extends AgentConversationOptions {
@@ -35,7 +37,16 @@ export class AgentConversations {
     }
     const prompt = (can: PromptCapabilities): Promise<ContentBlock[]> =>
       promptBlocks(turn, can, this.#options.promptFiles);
-    await conversation.begin({ id: turn.id, prompt, errorBytes: turn.stderrBytes }, launch);
+    const { id, isCancelled, stderrBytes: errorBytes } = turn;
+    await conversation.begin({ id, prompt, errorBytes, isCancelled }, launch);
+  }
+
+  /** Whether this supervisor or an earlier one has begun the turn. */
+  hasBegun(sessionId: string, turnId: string): boolean {
+    const conversation = this.#bySession.get(sessionId);
+    if (conversation !== undefined) return conversation.hasTurn(turnId);
+    const stored = AcpStateSchema.safeParse(this.#options.store.get(sessionId)?.state);
+    return stored.success && stored.data.turn?.id === turnId;
   }
 
   outcomeOf(sessionId: string, turnId: string): AgentTurnOutcome | null {

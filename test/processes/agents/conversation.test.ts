@@ -397,6 +397,31 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     expect(given.said(next)).toBe('again');
   });
 
+  test('a turn that is cancelled before its prompt was sent is joined after a restart, and never sends it', async () => {
+    const given = givenConversation();
+    const turn = await given.prompt('say something');
+    await given.restart();
+    expect(given.conversations.hasBegun(SESSION, turn)).toBe(true);
+    await given.resume(turn, true);
+    expect(await given.outcome(turn)).toMatchObject({ status: 'cancelled' });
+    expect(given.conversations.hasBegun(SESSION, turn)).toBe(false);
+    expect(given.channel.input).not.toContain('session/prompt');
+    const next = await given.prompt('say again');
+    await given.outcome(next);
+    expect(given.said(next)).toBe('again');
+  });
+
+  test('a turn that is cancelled after its prompt was sent is cancelled as it is joined', async () => {
+    const given = givenConversation();
+    const turn = await given.prompt('say begun', 'sleep 60000');
+    await until(() => given.live.length > 0);
+    await given.restart();
+    await given.resume(turn, true);
+    expect(await given.outcome(turn)).toMatchObject({ status: 'cancelled' });
+    expect(given.said(turn)).toBe('begun');
+    expect(given.channel.input.match(/session\/prompt/g)).toHaveLength(1);
+  });
+
   test('an agent that does not hear a cancel is killed, and the next prompt starts another', async () => {
     const given = givenConversation({ flags: ['--deaf', '--stubborn'] });
     const turn = await given.prompt('say begun', 'sleep 60000');

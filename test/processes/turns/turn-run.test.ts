@@ -12,7 +12,7 @@ import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
 import { ActiveWork } from '../../../supervisor/sandboxes/active-work.ts';
 import type { ReadySandbox } from '../../../supervisor/sandboxes/dispatches.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
-import { Turns } from '../../../supervisor/store/turns.ts';
+import { type TurnRow, Turns } from '../../../supervisor/store/turns.ts';
 import { TurnRecords } from '../../../supervisor/turns/turn-records.ts';
 import { TurnRun, type TurnRunOptions } from '../../../supervisor/turns/turn-run.ts';
 import { waitUntil } from '../../fixtures/sidecar/turns.ts';
@@ -35,6 +35,7 @@ const COUNTED = '1\n2\n3\n4\n5\ninput';
 /** A fake: these turns are programs. */
 const noAgents: TurnRunOptions['agentConversations'] = {
   begin: () => Promise.reject(new Error('this turn has no agent that stays')),
+  hasBegun: () => false,
   outcomeOf: () => null,
   isOverLimit: () => false,
   storeFailure: () => null,
@@ -44,7 +45,7 @@ const noAgents: TurnRunOptions['agentConversations'] = {
 };
 
 /** A turn with a real database, sidecar and runner. The engine is a fake, because it has to fail on demand. */
-async function given(script = COUNTING) {
+async function given(script = COUNTING, row: Partial<TurnRow> = {}) {
   const home = temporaryHome();
   const database = temporaryDatabase(home);
   const [sessions, turns, events] = [new Sessions(database), new Turns(database), new EventLog(database)];
@@ -94,7 +95,7 @@ async function given(script = COUNTING) {
     },
   };
   sessions.insert(sessionRow(0));
-  turns.insert(newTurn(0, { input: Buffer.from('input') }));
+  turns.insert(newTurn(0, { input: Buffer.from('input'), ...row }));
   const now = (): number => Date.now();
   const changes = new ChangeNotifier();
   const activeWork = new ActiveWork();
@@ -195,6 +196,16 @@ describe.skipIf(BUSYBOX === null)('the run of a turn', { timeout: 60_000 }, () =
         }),
     });
     await turn.run();
+    expect(row()).toMatchObject({ status: 'cancelled', launchedAt: null });
+    expect(countEvents('turn.ended')).toBe(1);
+  });
+
+  test('a cancelled prompt that no supervisor has begun ends without its agent', async () => {
+    const found = { kind: 'acp', status: 'running', startedAt: Date.now(), cancelRequested: true } as const;
+    const { row, countEvents, run, options } = await given(COUNTING, found);
+    await options.lifecycle.dispatch(SESSION, TURN);
+    // `begin` of these agents fails, and so would the turn.
+    await run().run();
     expect(row()).toMatchObject({ status: 'cancelled', launchedAt: null });
     expect(countEvents('turn.ended')).toBe(1);
   });

@@ -55,6 +55,8 @@ function walkTurn(seed: number): Walked {
     if (nth > MOST_STEPS) fail('the turn does not end');
     const current: Work = work;
     if (current.do === 'launch' && sandbox.row.launchedAt !== null) fail('launched twice');
+    if (['launch', 'resend'].includes(current.do) && state.termination !== null && sandbox.request === null)
+      fail('a terminated turn begins');
     if (current.do === 'resend' && sandbox.row.launchedAt === null) fail('sent again before its launch');
     if (current.do === 'read-outcome' && sandbox.row.stored !== sandbox.request?.written)
       fail('output is lost');

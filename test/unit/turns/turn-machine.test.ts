@@ -290,9 +290,35 @@ describe('a supervisor that finds a started turn', () => {
   test('does not launch a cancelled one, which may run although its launch is not on record', () => {
     const cancelled = initialState({ ...row, cancelRequested: true }, START);
     const { state, work } = walk(cancelled, { saw: 'begin' }, { saw: 'attached', agentExit: null });
-    expect(work).toEqual({ do: 'report', waitMs: 0 });
+    expect(work).toEqual({ do: 'find' });
     expect(outcomeOf(walk(state, report(ABSENT)))).toEqual(terminatedOutcome('cancelled', null));
     expect(walk(state, report(RUNNING), STORED).work).toMatchObject({ do: 'kill' });
+  });
+
+  test.each(['attaching', 'retrying'] as const)(
+    'a cancel that comes before the launch is decided on begins nothing (%s)',
+    (name) => {
+      const waiting = given({ name }, { isLaunched: false, isAttached: name === 'retrying' });
+      const next: Observation = name === 'attaching' ? { saw: 'attached', agentExit: null } : DONE;
+      expect(walk(waiting, next).work).toEqual({ do: 'launch' });
+      const cancelled = walk(waiting, { saw: 'cancel-requested' }, next);
+      expect(cancelled.work).toEqual({ do: 'find' });
+      expect(outcomeOf(walk(cancelled.state, report(ABSENT)))).toEqual(terminatedOutcome('cancelled', null));
+    },
+  );
+
+  test('asks again whether a cancelled one has begun when the answer was lost', () => {
+    const cancelled = initialState({ ...row, cancelRequested: true }, START);
+    const { phases, work } = walk(
+      cancelled,
+      { saw: 'begin' },
+      { saw: 'attached', agentExit: null },
+      failed('connection_closed'),
+      DONE,
+      { saw: 'attached', agentExit: null },
+    );
+    expect(phases.slice(1)).toEqual(['watching', 'retrying', 'attaching', 'watching']);
+    expect(work).toEqual({ do: 'find' });
   });
 
   test('does not count what an earlier supervisor saw of it while its session was paused', () => {
