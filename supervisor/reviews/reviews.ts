@@ -1,13 +1,6 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import {
-  type Hunk,
-  type Review,
-  type ReviewBase,
-  type ReviewFile,
-  REVIEW_LIMITS,
-  type REVIEW_SIDES,
-} from '../../protocol/review.ts';
-import { type ObjectReader, parseHash } from '../../snapshot-format/objects.ts';
+import type { Review, ReviewBase } from '../../protocol/review.ts';
+import type { ObjectReader } from '../../snapshot-format/objects.ts';
 import type { Ids } from '../base/ids.ts';
 import { Hook } from '../base/hook.ts';
 import type { KeyedMutex } from '../base/keyed-mutex.ts';
@@ -17,17 +10,15 @@ import type { DecisionState, ReviewRow, ReviewRows } from '../store/reviews.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
 import type { Turns } from '../store/turns.ts';
-import { SnapshotFiles } from '../snapshots/files/snapshot-files.ts';
 import type { SnapshotCallOptions } from '../snapshots/connection.ts';
 import type { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
 import { carryDecision } from './carry.ts';
-import { acceptedText } from './line-decisions.ts';
-import { type ComparedTrees, type ReviewTrees, unitAt } from './review-trees.ts';
+import type { ComparedTrees, ReviewTrees } from './review-trees.ts';
 import { isDecidedByHunk, type ReviewUnit } from './review-units.ts';
 import { fileBytes, type TextComparison } from './text-comparison.ts';
 import type { HeadBases } from './head-bases.ts';
-import { fileView, hunkView, viewOf } from './review-views.ts';
-import { hunksOf, type UnitText } from './unit-state.ts';
+import { viewOf } from './review-views.ts';
+import type { UnitText } from './unit-state.ts';
 
 export interface ReviewsOptions {
   readonly database: Database;
@@ -63,12 +54,6 @@ export interface SentHead {
 
 /** A base that is a commit. */
 const HEAD = 'head:';
-
-export interface FilesPage {
-  readonly review: Review;
-  readonly files: ReviewFile[];
-  readonly nextCursor: string | null;
-}
 
 /**
  * Reviews of sessions: what differs between a base and the workspace, and what a person decided about it. Nothing counts
@@ -125,76 +110,6 @@ export class Reviews {
   /** Errors: `not_found` if no review is open. */
   async show(session: SessionRow, signal?: AbortSignal): Promise<Review> {
     return await this.withOpen(session.id, signal, (open) => Promise.resolve(viewOf(open)));
-  }
-
-  async files(
-    session: SessionRow,
-    { cursor, limit = REVIEW_LIMITS.files }: { cursor?: string | undefined; limit?: number | undefined },
-    signal?: AbortSignal,
-  ): Promise<FilesPage> {
-    return await this.withOpen(session.id, signal, (open) => {
-      const { row, compared, decisions } = open;
-      const stamp = row.targetRoot.slice(0, 16);
-      const from = cursor === undefined ? 0 : offsetOf(cursor, stamp);
-      const files: ReviewFile[] = [];
-      let characters = 0;
-      let at = from;
-      for (; at < compared.units.length && files.length < limit && characters < PAGE_CHARACTERS; at += 1) {
-        const unit = compared.units[at];
-        if (unit === undefined) break;
-        files.push(fileView(unit, decisions.get(unit.key) ?? null));
-        // An upper bound: an escaped byte takes three characters, and a character up to three bytes.
-        characters += 400 + unit.key.length + (unit.origin === null ? 0 : unit.key.length);
-      }
-      const nextCursor = at < compared.units.length ? `${at}.${stamp}` : null;
-      return Promise.resolve({ review: viewOf(open), files, nextCursor });
-    });
-  }
-
-  /** One path with its hunks. */
-  async file(
-    session: SessionRow,
-    path: string,
-    signal?: AbortSignal,
-  ): Promise<{ file: ReviewFile; hunks: Hunk[] }> {
-    return await this.withOpen(session.id, signal, async ({ compared, decisions }, reader) => {
-      const unit = unitAt(compared, path);
-      const state = decisions.get(unit.key) ?? null;
-      const text = await this.textOf(unit, state, reader);
-      const hunks = text === null ? [] : hunksOf(unit, text, state).map(hunkView);
-      return { file: { ...fileView(unit, state), byHunk: text !== null }, hunks };
-    });
-  }
-
-  /** The bytes of a file on one side. Errors: the `file_*` codes. */
-  async read(
-    session: SessionRow,
-    {
-      path,
-      side,
-      offset = 0,
-    }: { path: string; side: (typeof REVIEW_SIDES)[number]; offset?: number | undefined },
-    signal?: AbortSignal,
-  ): Promise<{ size: number; bytes: Buffer }> {
-    return await this.withOpen(session.id, signal, async ({ row, compared, decisions }, reader) => {
-      const unit = compared.byKey.get(path);
-      const state = decisions.get(path);
-      if (side === 'accepted' && unit !== undefined && state?.whole === null && state.text !== null) {
-        const { before, after } = unit;
-        if (before?.type === 'file' && after?.type === 'file') {
-          const all = acceptedText(
-            await fileBytes(reader, before),
-            await fileBytes(reader, after),
-            state.text,
-          );
-          return { size: all.length, bytes: all.subarray(offset, offset + REVIEW_LIMITS.textBytes) };
-        }
-      }
-      const isTarget = side === 'target' || (side === 'accepted' && state?.whole === 'accept');
-      const root = isTarget ? row.targetRoot : row.baseRoot;
-      const { size, bytes } = await new SnapshotFiles(reader, parseHash(root)).read(path, { offset });
-      return { size, bytes };
-    });
   }
 
   /** Stores the accepted tree, unless it is stored already. */
@@ -413,20 +328,6 @@ export class Reviews {
     const data = { reviewId: id, base: baseRoot, target: targetRoot, snapshotId: targetSnapshot };
     events.append(sessionId, [{ type: 'review.opened', data }]);
   }
-}
-
-/** Characters of one page, so that the answer fits into one line of at most 1 MiB. */
-const PAGE_CHARACTERS = 512 * 1024;
-
-function offsetOf(cursor: string, stamp: string): number {
-  const [offset = '', of] = cursor.split('.');
-  if (of !== stamp) throw reviewMoved();
-  if (!/^\d{1,9}$/.test(offset)) {
-    throw new HoldfastError('invalid_params', 'The cursor is not from a review', {
-      next: 'leave it out to start from the beginning',
-    });
-  }
-  return Number(offset);
 }
 
 function headNotSent(): HoldfastError {

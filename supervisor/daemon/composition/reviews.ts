@@ -6,6 +6,7 @@ import { CheckTrees } from '../../reviews/check-trees.ts';
 import { ReviewComments } from '../../reviews/review-comments.ts';
 import { ReviewDelivery } from '../../reviews/review-delivery.ts';
 import { ReviewDecisions } from '../../reviews/review-decisions.ts';
+import { ReviewReader } from '../../reviews/review-reader.ts';
 import { ReviewTrees } from '../../reviews/review-trees.ts';
 import { Reviews } from '../../reviews/reviews.ts';
 import { TextComparison } from '../../reviews/text-comparison.ts';
@@ -61,6 +62,7 @@ export function createReviews(
   });
   return {
     reviews,
+    reviewReader: new ReviewReader(reviews),
     heads,
     reviewDecisions,
     reviewDelivery,

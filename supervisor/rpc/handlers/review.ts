@@ -12,11 +12,13 @@ import type { Blames } from '../../reviews/blame/blames.ts';
 import type { HeadBases } from '../../reviews/head-bases.ts';
 import type { ReviewComments } from '../../reviews/review-comments.ts';
 import type { ReviewDecisions } from '../../reviews/review-decisions.ts';
+import type { ReviewReader } from '../../reviews/review-reader.ts';
 import type { Reviews } from '../../reviews/reviews.ts';
 import type { SessionRow } from '../../store/sessions.ts';
 
 export interface ReviewHandlersOptions {
   readonly reviews: Reviews;
+  readonly reviewReader: ReviewReader;
   readonly heads: HeadBases;
   readonly reviewDecisions: ReviewDecisions;
   readonly reviewComments: ReviewComments;
@@ -28,6 +30,7 @@ export interface ReviewHandlersOptions {
 /** The answers to `review/*`. */
 export function reviewHandlers<P extends { readonly closed: Promise<unknown> }>({
   reviews,
+  reviewReader,
   heads,
   reviewDecisions,
   reviewComments,
@@ -67,10 +70,11 @@ export function reviewHandlers<P extends { readonly closed: Promise<unknown> }>(
     'review/show': async ({ session }, { signal }) => ({
       review: await reviews.show(findSession(session), signal),
     }),
-    'review/files': ({ session, ...page }, { signal }) => reviews.files(findSession(session), page, signal),
-    'review/file': ({ session, path }, { signal }) => reviews.file(findSession(session), path, signal),
+    'review/files': ({ session, ...page }, { signal }) =>
+      reviewReader.files(findSession(session), page, signal),
+    'review/file': ({ session, path }, { signal }) => reviewReader.file(findSession(session), path, signal),
     'review/read': async ({ session, ...params }, { signal }) => {
-      const { bytes, size } = await reviews.read(findSession(session), params, signal);
+      const { bytes, size } = await reviewReader.read(findSession(session), params, signal);
       return withBytes({ size }, bytes);
     },
     'review/decide': ({ session, ...request }, { signal }) =>

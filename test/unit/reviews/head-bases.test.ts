@@ -5,6 +5,7 @@ import { randomIds } from '../../../supervisor/base/ids.ts';
 import { KeyedMutex } from '../../../supervisor/base/keyed-mutex.ts';
 import { HeadBases } from '../../../supervisor/reviews/head-bases.ts';
 import { ReviewTrees } from '../../../supervisor/reviews/review-trees.ts';
+import { ReviewReader } from '../../../supervisor/reviews/review-reader.ts';
 import { Reviews } from '../../../supervisor/reviews/reviews.ts';
 import { TextComparison } from '../../../supervisor/reviews/text-comparison.ts';
 import { SnapshotFiles } from '../../../supervisor/snapshots/files/snapshot-files.ts';
@@ -43,6 +44,7 @@ async function fixture(start: SmallTree) {
     ...{ ...base, texts, trees, heads, rows: base.reviewRows, mutex: new KeyedMutex(), ids: randomIds },
     now: Date.now,
   });
+  const reader = new ReviewReader(reviews);
   const owner = {};
   const session = () => base.session();
   /** As a client does it. `texts`: the contents that are asked for, by their ids. */
@@ -58,7 +60,7 @@ async function fixture(start: SmallTree) {
     return upload;
   };
   return {
-    ...{ ...base, heads, owner, reviews, session, send },
+    ...{ ...base, heads, owner, reviews, reader, session, send },
     open: async (now: SmallTree, upload?: string) => {
       base.sidecar.tree = now;
       const sent = upload === undefined ? undefined : { upload, owner };
@@ -66,7 +68,7 @@ async function fixture(start: SmallTree) {
     },
     changes: async () =>
       Object.fromEntries(
-        (await reviews.files(session(), {})).files.map(({ path, kind }) => [path.slice(11), kind]),
+        (await reader.files(session(), {})).files.map(({ path, kind }) => [path.slice(11), kind]),
       ),
     read: (root: string, path: string) =>
       base.stores.use(session().lineage, async (store) =>
@@ -130,7 +132,7 @@ test('modes are compared as git knows them, and links by their text', async () =
     ['plain'],
   );
   await at.open({ tool: 'tool\n', plain: 'plain\n' }, upload);
-  const { files } = await at.reviews.files(at.session(), {});
+  const { files } = await at.reader.files(at.session(), {});
   expect(files.map(({ path, kind, type, risks }) => ({ path, kind, type, risks }))).toEqual([
     { path: '/workspace/tool', kind: 'mode', type: 'file', risks: ['mode'] },
     { path: '/workspace/link', kind: 'deleted', type: 'symlink', risks: [] },

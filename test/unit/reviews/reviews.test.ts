@@ -7,6 +7,7 @@ import { KeyedMutex } from '../../../supervisor/base/keyed-mutex.ts';
 import { KeyedReadWriteLock } from '../../../supervisor/base/keyed-read-write-lock.ts';
 import { ReviewDecisions } from '../../../supervisor/reviews/review-decisions.ts';
 import { ReviewTrees } from '../../../supervisor/reviews/review-trees.ts';
+import { ReviewReader } from '../../../supervisor/reviews/review-reader.ts';
 import { Reviews } from '../../../supervisor/reviews/reviews.ts';
 import { SnapshotFiles } from '../../../supervisor/snapshots/files/snapshot-files.ts';
 import { TextComparison } from '../../../supervisor/reviews/text-comparison.ts';
@@ -60,11 +61,11 @@ function fixture() {
     const reviews = new Reviews(shared);
     const decisions = new ReviewDecisions({ ...shared, reviews });
     reviews.beforeUse.add((id) => decisions.finishPending(id));
-    return { reviews, decisions };
+    return { reviews, decisions, reader: new ReviewReader(reviews) };
   };
   let current = services();
   const session = () => base.session();
-  const files = async (): Promise<ReviewFile[]> => (await current.reviews.files(session(), {})).files;
+  const files = async (): Promise<ReviewFile[]> => (await current.reader.files(session(), {})).files;
   const file = async (path: string): Promise<ReviewFile> => {
     const found = (await files()).find((one) => one.path === `/workspace/${path}`);
     if (found === undefined) throw new Error(`no ${path}`);
@@ -92,9 +93,9 @@ function fixture() {
       }
       return await current.decisions.decide(session(), { verdict, decisions });
     },
-    hunks: async (path: string) => (await current.reviews.file(session(), `/workspace/${path}`)).hunks,
+    hunks: async (path: string) => (await current.reader.file(session(), `/workspace/${path}`)).hunks,
     read: async (path: string, side: 'base' | 'target' | 'accepted') =>
-      (await current.reviews.read(session(), { path: `/workspace/${path}`, side })).bytes.toString(),
+      (await current.reader.read(session(), { path: `/workspace/${path}`, side })).bytes.toString(),
     tree: () => current.reviews.tree(session()),
     states: async () =>
       Object.fromEntries((await files()).map(({ path, state }) => [path.slice('/workspace/'.length), state])),
