@@ -1,9 +1,9 @@
 import { resolve } from 'node:path';
 import { type Artifact, artifactList } from '../../protocol/artifacts.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { readable } from '../../project/raw-path.ts';
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
+import { describeStayedBehind, printStayedBehind } from '../left-out.ts';
 import { newOpId } from '../op-id.ts';
 import type { Registry } from '../registry.ts';
 import { formatSize } from '../render/quantity.ts';
@@ -12,7 +12,6 @@ import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
 import { writeNewFile } from '../new-file.ts';
 
 type Group = ReturnType<Registry['group']>;
-const MAX_LISTED = 20;
 
 export function registerArtifacts(registry: Registry): void {
   const group = registry.group('artifact', 'results that are kept without session and workspace');
@@ -222,33 +221,15 @@ function registerExport(registry: Registry, group: Group): void {
     const contents = await readArtifactFiles(context.client(), id, signal);
     const folder = resolve(context.io.cwd, dir);
     const exported = await exportArtifact(context.client(), contents, { folder, paths, released, signal });
-    const { quarantined, refused, notChosen } = exported;
+    const { notChosen } = exported;
     if (context.json) {
-      const named = (list: typeof quarantined) =>
-        list.map(({ path, risks }) => ({ path: readable(path), risks }));
-      await context.printJson({
-        artifact: id,
-        ...exported,
-        released: named(exported.released),
-        quarantined: named(quarantined),
-        refused: refused.map(({ path, why }) => ({ path: readable(path), why })),
-      });
+      await context.printJson({ artifact: id, ...exported, ...describeStayedBehind(exported) });
       return undefined;
     }
     await context.print(
       `${pluralize(exported.files, 'file')} written into ${quoteForShell(exported.folder)}`,
     );
-    if (quarantined.length > 0) {
-      await context.printNote('In quarantine, because they would run on your machine:');
-      for (const { path, risks } of quarantined.slice(0, MAX_LISTED))
-        await context.printNote(`  ${sanitizeLine(readable(path))} (${risks.join(', ')})`);
-      if (quarantined.length > MAX_LISTED)
-        await context.printNote(`  and ${quarantined.length - MAX_LISTED} more`);
-      await context.printHint('Let them through: --include-quarantined PATTERN');
-    }
-    for (const { path, why } of refused.slice(0, MAX_LISTED))
-      await context.printNote(`left out: ${sanitizeLine(readable(path))}: ${why}`);
-    if (refused.length > MAX_LISTED) await context.printNote(`left out: ${refused.length - MAX_LISTED} more`);
+    await printStayedBehind(context, exported, 'run on your machine');
     if (notChosen > 0) await context.printNote(`${pluralize(notChosen, 'file')} not chosen by --paths`);
     return undefined;
   });

@@ -10,6 +10,7 @@ import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
 import { newOpId } from '../op-id.ts';
 import { writeNewFile } from '../new-file.ts';
+import { MAX_LISTED, describeStayedBehind, printStayedBehind } from '../left-out.ts';
 import type { Registry } from '../registry.ts';
 import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
 
@@ -26,8 +27,6 @@ interface HandoffOptions {
   readonly unreviewed?: boolean;
   readonly preview?: boolean;
 }
-
-const MAX_LISTED = 20;
 
 export function registerHandoff(registry: Registry): void {
   const command = registry
@@ -174,9 +173,7 @@ async function printReviewed(context: Context, { begun: { review } }: HandoffPla
 }
 
 function describePlan(plan: HandoffPlan) {
-  const { begun, travels, released, quarantined, ignored, refused, notChosen, onto, baseCommit } = plan;
-  const withRisks = (list: HandoffPlan['released']) =>
-    list.map(({ path, risks }) => ({ path: readable(path), risks }));
+  const { begun, travels, ignored, notChosen, onto, baseCommit } = plan;
   return {
     session: begun.sessionId,
     base: { kind: begun.base.kind, commit: baseCommit },
@@ -188,9 +185,7 @@ function describePlan(plan: HandoffPlan) {
       path: readable(path),
       kind: change.before === null ? 'added' : change.after === null ? 'deleted' : 'modified',
     })),
-    released: withRisks(released),
-    quarantined: withRisks(quarantined),
-    refused: refused.map(({ path, why }) => ({ path: readable(path), why })),
+    ...describeStayedBehind(plan),
     ignored: ignored.length,
     notChosen,
   };
@@ -274,19 +269,8 @@ function summary(context: Context, result: HandoffResult, output: string | undef
 
 /** What stays behind, and why. */
 async function printLeftOut(context: Context, plan: HandoffPlan): Promise<void> {
-  const { quarantined, refused, ignored, notChosen, begun, prefix } = plan;
-  if (quarantined.length > 0) {
-    await context.printNote(`In quarantine, because they would run on your machine or lead out of the tree:`);
-    // As the option below takes them: by their place in the workspace.
-    for (const { path, risks } of quarantined.slice(0, MAX_LISTED))
-      await context.printNote(`  ${sanitizeLine(readable(path.slice(prefix.length)))} (${risks.join(', ')})`);
-    if (quarantined.length > MAX_LISTED)
-      await context.printNote(`  and ${quarantined.length - MAX_LISTED} more`);
-    await context.printHint('Let them through: --include-quarantined PATTERN');
-  }
-  for (const { path, why } of refused.slice(0, MAX_LISTED))
-    await context.printNote(`left out: ${sanitizeLine(readable(path))}: ${why}`);
-  if (refused.length > MAX_LISTED) await context.printNote(`left out: ${refused.length - MAX_LISTED} more`);
+  const { ignored, notChosen, begun, prefix } = plan;
+  await printStayedBehind(context, plan, 'run on your machine or lead out of the tree', prefix.length);
   if (ignored.length > 0) await context.printNote(`${pluralize(ignored.length, 'ignored file')} left out`);
   if (notChosen > 0) await context.printNote(`${pluralize(notChosen, 'file')} not chosen by --paths`);
   if (begun.base.kind === 'snapshot')
