@@ -1,14 +1,18 @@
-import { finished } from 'node:stream/promises';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { PROFILE_DEFAULTS, type Profile } from '../../protocol/profile.ts';
 import { SETUP_DISK_BYTES, SETUP_FILES } from '../../protocol/setup.ts';
 import { IN_SANDBOX } from '../../sidecar/wire.ts';
 import { watchSize } from '../base/size-watch.ts';
-import type { Engine } from '../engine/port.ts';
+import type { Engine, SetupStep } from '../engine/port.ts';
+import {
+  type SetupProgramIo,
+  type StartProgram,
+  runSetupProgram,
+  writeSecretFile,
+} from '../engine/setup-programs.ts';
 import type { SetupSecret } from './secret-parts.ts';
 
 const MEASURE_MS = 3000;
-const BUSYBOX = `${IN_SANDBOX.runtime}/busybox`;
 
 interface Usage {
   readonly bytes: number;
@@ -33,20 +37,9 @@ export interface SetupSeed {
   copyTo(sandboxId: string): Promise<void>;
 }
 
-export interface SetupCommand {
-  readonly name: string;
-  readonly command: readonly string[];
-  /** On one line, for people. */
-  readonly shown: string;
-  readonly env: Readonly<Record<string, string>>;
+export interface SetupCommand extends SetupStep {
   /** The name of a secret that only this command gets, as its own variable. */
   readonly secret?: string;
-}
-
-export interface CommandsIo {
-  onStep(name: string): void;
-  onOutput(chunk: Buffer, stream: 'stdout' | 'stderr'): void;
-  readonly signal: AbortSignal;
 }
 
 /**
@@ -63,9 +56,10 @@ export async function runCommands(
     readonly secrets: readonly SetupSecret[];
     readonly seed: SetupSeed | null;
   },
-  io: CommandsIo,
+  io: SetupProgramIo,
 ): Promise<void> {
   const { sandboxId, profile, commands, secrets, seed } = what;
+  const start: StartProgram = (spec) => engine.exec(sandboxId, spec);
   const ended = new AbortController();
   const tooMuch = new AbortController();
   const signal = AbortSignal.any([io.signal, tooMuch.signal]);
@@ -86,8 +80,11 @@ export async function runCommands(
     }).then((found) => {
       if (found) tooMuch.abort(tooMuchError(excess ?? 'its limits'));
     });
-    for (const secret of secrets) await writeSecret(engine, sandboxId, secret);
-    for (const command of commands) await runOne(engine, sandboxId, command, { ...io, signal });
+    for (const secret of secrets) await writeSecretFile(start, secret);
+    for (const { name, command, shown, env } of commands) {
+      const program = { name, execId: `setup-${name}`, command, shown, env, cwd: IN_SANDBOX.workspace };
+      await runSetupProgram(start, program, { ...io, signal });
+    }
     ended.abort();
     await engine.stopAgent(sandboxId, 0);
     signal.throwIfAborted();
@@ -100,53 +97,6 @@ export async function runCommands(
     ended.abort();
     signal.removeEventListener('abort', stop);
   }
-}
-
-async function runOne(
-  engine: Pick<Engine, 'exec'>,
-  sandboxId: string,
-  { name, command, shown, env }: SetupCommand,
-  io: CommandsIo,
-): Promise<void> {
-  io.signal.throwIfAborted();
-  io.onStep(name);
-  const exec = await engine.exec(sandboxId, {
-    ...{ execId: `setup-${name}`, command, env, cwd: IN_SANDBOX.workspace, tty: null, stdin: false },
-  });
-  exec.stdout.on('data', (chunk: Buffer) => io.onOutput(chunk, 'stdout'));
-  exec.stderr?.on('data', (chunk: Buffer) => io.onOutput(chunk, 'stderr'));
-  const outputs = [exec.stdout, exec.stderr].flatMap((stream) => (stream === null ? [] : [stream]));
-  await Promise.all(outputs.map((stream) => finished(stream, { writable: false }).catch(() => undefined)));
-  const code = await exec.exited;
-  io.signal.throwIfAborted();
-  if (code === 0) return;
-  throw new HoldfastError('setup_failed', `The setup failed at ${name}`, {
-    why:
-      code === null
-        ? 'its sandbox ended; it may have used more memory than `limits.memory` allows'
-        : `\`${shown}\` ended with ${code}`,
-    details: { step: name, exitCode: code },
-  });
-}
-
-/** By our own program and its standard input: an argument would be seen by every process. */
-async function writeSecret(
-  engine: Pick<Engine, 'exec'>,
-  sandboxId: string,
-  { name, value }: SetupSecret,
-): Promise<void> {
-  const exec = await engine.exec(sandboxId, {
-    execId: 'setup-secret',
-    command: [BUSYBOX, 'sh', '-c', `umask 077 && exec "$0" cat > "${IN_SANDBOX.secrets}/$1"`, BUSYBOX, name],
-    ...{ env: {}, cwd: '/', tty: null, stdin: true },
-  });
-  exec.stdout.resume();
-  exec.stderr?.resume();
-  exec.stdin.end(value);
-  if ((await exec.exited) === 0) return;
-  throw new HoldfastError('setup_failed', `The setup could not be given the secret ${name}`, {
-    why: 'its file could not be written to memory; `limits.memory` may be too small',
-  });
 }
 
 /** What was stored counts, whatever could be seen of it while it was written. Errors: `setup_failed`. */

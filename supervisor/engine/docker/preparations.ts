@@ -1,4 +1,3 @@
-import { finished } from 'node:stream/promises';
 import type { ContainerCreateOptions } from 'dockerode';
 import type { z } from 'zod';
 import { HoldfastError } from '../../../protocol/errors.ts';
@@ -6,7 +5,8 @@ import { SETUP_DISK_BYTES } from '../../../protocol/setup.ts';
 import { IN_SANDBOX } from '../../../sidecar/wire.ts';
 import { failpoint } from '../../base/failpoints.ts';
 import { environmentOfSecrets } from '../../base/secret-environment.ts';
-import type { PreparedImage, PrepareIo, PrepareSpec, SetupStep } from '../port.ts';
+import type { PreparedImage, PrepareIo, PrepareSpec } from '../port.ts';
+import { type StartProgram, runSetupProgram, writeSecretFile } from '../setup-programs.ts';
 import type { DockerApi } from './api.ts';
 import { setupOptions } from './container-options.ts';
 import type { Containers, EngineTimeouts } from './containers.ts';
@@ -47,7 +47,7 @@ export class Preparations {
   }
 
   async prepare(spec: PrepareSpec, io: PrepareIo): Promise<PreparedImage> {
-    const { containers } = this.#options;
+    const { containers, execs } = this.#options;
     const what = `Cannot prepare an image for ${spec.sandbox.code.profile}`;
     const id = await this.#create(what, spec);
     const ended = new AbortController();
@@ -67,11 +67,12 @@ export class Preparations {
       }).then((error) => {
         if (error !== null) tooLarge.abort(error);
       });
-      for (const secret of spec.secrets) await this.#writeSecret(what, id, secret);
+      const start: StartProgram = (program) => execs.run(what, id, program);
+      for (const secret of spec.secrets) await writeSecretFile(start, secret);
       const secrets = environmentOfSecrets(spec.secrets);
       for (const step of spec.steps) {
         const env = { ...secrets, ...step.env };
-        await this.#run(what, id, { ...step, env }, { ...io, signal });
+        await runSetupProgram(start, { ...step, execId: step.name, env, cwd: '/' }, { ...io, signal });
       }
       signal.throwIfAborted();
       await containers.end(what, id, END_SECONDS);
@@ -114,56 +115,6 @@ export class Preparations {
       naming.labels('setup', { session: sandbox.sessionId, generation: sandbox.generation }),
     );
     return await containers.create(what, naming.container(sandbox.sessionId, 'setup'), body);
-  }
-
-  async #run(what: string, id: string, step: SetupStep, io: PrepareIo): Promise<void> {
-    io.onStep(step.name);
-    const exec = await this.#options.execs.run(what, id, {
-      execId: step.name,
-      command: step.command,
-      env: step.env,
-      cwd: '/',
-      tty: null,
-      stdin: false,
-    });
-    const outputs = [exec.stdout, exec.stderr].flatMap((stream) => (stream === null ? [] : [stream]));
-    exec.stdout.on('data', (chunk: Buffer) => io.onOutput(chunk, 'stdout'));
-    exec.stderr?.on('data', (chunk: Buffer) => io.onOutput(chunk, 'stderr'));
-    await Promise.all(outputs.map((stream) => finished(stream, { writable: false }).catch(() => undefined)));
-    const code = await exec.exited;
-    io.signal.throwIfAborted();
-    if (code === 0) return;
-    throw new HoldfastError('setup_failed', `The setup failed at ${step.name}`, {
-      why:
-        code === null
-          ? 'its container ended; it may have used more memory than `limits.memory` allows'
-          : `\`${step.shown}\` ended with ${code}`,
-      details: { step: step.name, exitCode: code },
-    });
-  }
-
-  /** By our own program and its standard input: an argument would be seen by every process. */
-  async #writeSecret(
-    what: string,
-    id: string,
-    { name, value }: { readonly name: string; readonly value: Buffer },
-  ): Promise<void> {
-    const script = `umask 077 && "$0" mkdir -p ${IN_SANDBOX.secrets} && exec "$0" cat > "${IN_SANDBOX.secrets}/$1"`;
-    const exec = await this.#options.execs.run(what, id, {
-      execId: 'secret',
-      command: [BUSYBOX, 'sh', '-c', script, BUSYBOX, name],
-      env: {},
-      cwd: '/',
-      tty: null,
-      stdin: true,
-    });
-    exec.stdout.resume();
-    exec.stderr?.resume();
-    exec.stdin.end(value);
-    if ((await exec.exited) === 0) return;
-    throw new HoldfastError('setup_failed', `The setup could not be given the secret ${name}`, {
-      why: 'its file could not be written to memory; `limits.memory` may be too small',
-    });
   }
 
   async #inspect(
