@@ -1,5 +1,12 @@
+import { SeededRandom } from '../fixtures/protocol/seeded-random.ts';
+
 /** Random numbers below `limit`. */
 export type Dice = (limit: number) => number;
+
+export function diceFrom(seed: number): Dice {
+  const random = new SeededRandom(seed);
+  return (limit) => random.below(limit);
+}
 
 const METHODS = ['GET', 'POST', 'CONNECT', 'HEAD', 'OPTIONS', 'PUT', 'TRACE', 'PRI', 'get', 'CONNECT '];
 const HOSTS = [

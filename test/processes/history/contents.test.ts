@@ -23,10 +23,10 @@ import { migrate } from '../../../supervisor/store/migrate.ts';
 import { MIGRATIONS } from '../../../supervisor/store/migrations/index.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Turns } from '../../../supervisor/store/turns.ts';
+import { seededRandom } from '../../fixtures/protocol/seeded-random.ts';
 import {
   newTurn,
   rejectedError,
-  seededRandom,
   sessionId,
   sessionRow,
   temporaryDatabase,

@@ -13,9 +13,9 @@ import { openDatabase } from '../../../supervisor/store/database.ts';
 import type { Home } from '../../../supervisor/store/home.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Turns } from '../../../supervisor/store/turns.ts';
+import { seededRandom } from '../../fixtures/protocol/seeded-random.ts';
 import {
   newTurn,
-  seededRandom,
   sessionId,
   sessionRow,
   temporaryHome,

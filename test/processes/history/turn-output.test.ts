@@ -19,10 +19,10 @@ import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
 import { Home } from '../../../supervisor/store/home.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Turns } from '../../../supervisor/store/turns.ts';
+import { seededRandom } from '../../fixtures/protocol/seeded-random.ts';
 import {
   thrownError,
   newTurn,
-  seededRandom,
   sessionId,
   sessionRow,
   smallDisk,

@@ -7,8 +7,8 @@ import { ITEM_OF_KEY, ITEMS_IN_QUEUE } from '../../../supervisor/conversation/it
 import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { conversationObjects } from '../../fixtures/conversation/conversation-fixture.ts';
 import { RandomHistory } from '../../fixtures/conversation/random-history.ts';
+import { seededRandom } from '../../fixtures/protocol/seeded-random.ts';
 import {
-  seededRandom,
   sessionId,
   sessionRow,
   temporaryDatabase,

@@ -8,7 +8,7 @@ import {
 } from '../../../egress-proxy/client-hello.ts';
 import { openingProblem, readOpening } from '../../../egress-proxy/opening.ts';
 import { ECH, helloMessage, inRecords, nodeHello } from '../../egress-harness/client-hello.ts';
-import { seededRandom } from '../../fixtures/store/temporary-home.ts';
+import { seededRandom } from '../../fixtures/protocol/seeded-random.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 20_260_303);

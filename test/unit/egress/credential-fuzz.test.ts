@@ -7,9 +7,8 @@ import { encodedForms } from '../../../supervisor/egress/credentials/encodings.t
 import { CredentialEndpoint } from '../../../supervisor/egress/credentials/endpoint.ts';
 import { LocalProxy } from '../../egress-harness/local-proxy.ts';
 import { EgressEventAggregator } from '../../../supervisor/egress/event-aggregator.ts';
-import { type Dice, fuzzedRequest } from '../../egress-harness/fuzz-requests.ts';
+import { type Dice, diceFrom, fuzzedRequest } from '../../egress-harness/fuzz-requests.ts';
 import { cutUp, talk } from '../../egress-harness/tunnel-talk.ts';
-import { seededRandom } from '../../fixtures/store/temporary-home.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 20_260_101);
@@ -17,11 +16,6 @@ const REQUESTS = SOAK ? 1_000_000 : 3000;
 const SEARCHES = SOAK ? 1_000_000 : 10_000;
 const SOAK_MS = 60 * 60_000;
 const SECRET = 'sk-fuzzed-0123456789';
-
-function diceFrom(seed: number): Dice {
-  const random = seededRandom(seed);
-  return (limit) => Math.floor(random() * limit);
-}
 
 /** A request in the form that the endpoint takes, or in one of those that it must not. */
 function endpointRequest(dice: Dice): string {

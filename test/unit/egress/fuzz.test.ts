@@ -12,25 +12,15 @@ import { EgressEventAggregator } from '../../../supervisor/egress/event-aggregat
 import { LocalProxy } from '../../egress-harness/local-proxy.ts';
 import { Policies } from '../../../supervisor/egress/policies.ts';
 import { SessionGate } from '../../../supervisor/egress/session-gate.ts';
-import { type Dice, fuzzedHost, fuzzedRequest } from '../../egress-harness/fuzz-requests.ts';
+import { diceFrom, fuzzedHost, fuzzedRequest } from '../../egress-harness/fuzz-requests.ts';
 import { cutUp, talk } from '../../egress-harness/tunnel-talk.ts';
-import {
-  seededRandom,
-  sessionId,
-  sessionRow,
-  temporaryDatabase,
-} from '../../fixtures/store/temporary-home.ts';
+import { sessionId, sessionRow, temporaryDatabase } from '../../fixtures/store/temporary-home.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 20_260_101);
 const HOSTS = SOAK ? 1_000_000 : 20_000;
 const REQUESTS = SOAK ? 1_000_000 : 3000;
 const SOAK_MS = 60 * 60_000;
-
-function diceFrom(seed: number): Dice {
-  const random = seededRandom(seed);
-  return (limit) => Math.floor(random() * limit);
-}
 
 test(
   `${HOSTS} hosts have one canonical form that all parsers agree on, or are refused`,

@@ -13,24 +13,14 @@ import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { EgressRules } from '../../../supervisor/store/egress-rules.ts';
 import { Profiles } from '../../../supervisor/store/profiles.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
-import { type Dice, fuzzedHost } from '../../egress-harness/fuzz-requests.ts';
-import {
-  seededRandom,
-  sessionId,
-  sessionRow,
-  temporaryDatabase,
-} from '../../fixtures/store/temporary-home.ts';
+import { type Dice, diceFrom, fuzzedHost } from '../../egress-harness/fuzz-requests.ts';
+import { sessionId, sessionRow, temporaryDatabase } from '../../fixtures/store/temporary-home.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 20_260_101);
 const CASES = SOAK ? 1_000_000 : 3000;
 const SOAK_MS = 60 * 60_000;
 const SECRET = 'sk-fuzzed-0123456789';
-
-function diceFrom(seed: number): Dice {
-  const random = seededRandom(seed);
-  return (limit) => Math.floor(random() * limit);
-}
 
 function pick<T>(dice: Dice, from: readonly [T, ...T[]]): T {
   return from[dice(from.length)] ?? from[0];

@@ -12,9 +12,9 @@ import { applyEvent, projectionMismatches, replay } from '../../../supervisor/hi
 import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Turns } from '../../../supervisor/store/turns.ts';
+import { seededRandom } from '../../fixtures/protocol/seeded-random.ts';
 import {
   newTurn,
-  seededRandom,
   sessionId,
   sessionRow,
   temporaryDatabase,

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type Duplex, duplexPair } from 'node:stream';
 import { expect, test } from 'vitest';
 import { Multiplexer } from '../../../protocol/wire/multiplexer.ts';
-import { seededRandom } from '../../fixtures/store/temporary-home.ts';
+import { seededRandom } from '../../fixtures/protocol/seeded-random.ts';
 import { soakCount } from '../../setup/run-length.ts';
 
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 20_260_101);

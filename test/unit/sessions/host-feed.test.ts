@@ -12,13 +12,8 @@ import { Profiles } from '../../../supervisor/store/profiles.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { PermissionRows } from '../../../supervisor/store/permissions.ts';
 import { Turns } from '../../../supervisor/store/turns.ts';
-import {
-  seededRandom,
-  sessionId,
-  sessionRow,
-  temporaryDatabase,
-  turnId,
-} from '../../fixtures/store/temporary-home.ts';
+import { seededRandom } from '../../fixtures/protocol/seeded-random.ts';
+import { sessionId, sessionRow, temporaryDatabase, turnId } from '../../fixtures/store/temporary-home.ts';
 import { soakCount } from '../../setup/run-length.ts';
 
 const EPOCH = 3;

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { scanFiles } from '../../../supervisor/setup/secret-scan.ts';
 import type { SetupSecret } from '../../../supervisor/setup/secret-parts.ts';
 import { SecretRedaction, SecretSearch } from '../../../supervisor/setup/secret-search.ts';
-import { seededRandom } from '../../fixtures/store/temporary-home.ts';
+import { seededRandom } from '../../fixtures/protocol/seeded-random.ts';
 import { printInSoak, SOAK, soakCount } from '../../setup/run-length.ts';
 
 const KEY = 'tok_4f9Qw/7+zz é"\\x1kP0';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { type LineChange, lineStarts, oneChange } from '../../../supervisor/snapshots/patch/line-changes.ts';
-import { seededRandom } from '../../fixtures/store/temporary-home.ts';
+import { seededRandom } from '../../fixtures/protocol/seeded-random.ts';
 
 const linesOf = (text: string): string[] => {
   const starts = lineStarts(Buffer.from(text));

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { FIRST_SESSION_UID, Sessions } from '../../../supervisor/store/sessions.ts';
+import { seededRandom } from '../../fixtures/protocol/seeded-random.ts';
 import {
   thrownError,
-  seededRandom,
   sessionId,
   sessionRow,
   temporaryDatabase,

@@ -11,7 +11,7 @@ import {
   permission,
   prompt,
 } from '../../editor/session-page/conversations.ts';
-import { seededRandom } from '../../fixtures/store/temporary-home.ts';
+import { seededRandom } from '../../fixtures/protocol/seeded-random.ts';
 
 const texts = (conversation: Conversation): string[] =>
   timeline(conversation.items, conversation.live).map((row) =>
