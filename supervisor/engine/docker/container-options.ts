@@ -46,6 +46,25 @@ function runtimeOf(name: string): { Runtime?: string } {
   return name === '' || name === 'default' ? {} : { Runtime: name };
 }
 
+/** It ends at TERM, after so many seconds at KILL, and nothing checks its health. */
+function endsWithTerm(labels: Record<string, string>, seconds: number): Partial<ContainerCreateOptions> {
+  return {
+    Labels: labels,
+    Healthcheck: { Test: ['NONE'] },
+    StopSignal: 'SIGTERM',
+    StopTimeout: seconds,
+  };
+}
+
+/** How a container of a sandbox runs, what it reaches, and what it sees of this machine. */
+function placed(
+  { runtime }: SandboxSpec,
+  mounts: MountSettings[],
+  network: NetworkNamespace,
+): NonNullable<ContainerCreateOptions['HostConfig']> {
+  return { ...runtimeOf(runtime), NetworkMode: networkMode(network), Mounts: mounts };
+}
+
 /** `isAlone`: no agent starts with it. */
 export function sidecarOptions(
   spec: SandboxSpec,
@@ -73,18 +92,13 @@ export function sidecarOptions(
       'UV_THREADPOOL_SIZE=16',
       ...(isAlone ? ['HOLDFAST_WITHOUT_AGENT=1'] : []),
     ],
-    Labels: labels,
-    Healthcheck: { Test: ['NONE'] },
-    StopSignal: 'SIGTERM',
-    StopTimeout: 10,
+    ...endsWithTerm(labels, 10),
     ...(network === 'none' ? { Hostname: 'sandbox' } : {}),
     HostConfig: {
       ...hardened(SIDECAR_MEMORY, 256),
       // As much as its agent, whose files decide how much there is to do.
       NanoCpus: Math.round(Math.max(1, spec.limits.cpus) * 1e9),
-      ...runtimeOf(spec.runtime),
-      NetworkMode: networkMode(network),
-      Mounts: mounts,
+      ...placed(spec, mounts, network),
       Tmpfs: { '/tmp': `rw,nosuid,nodev,noexec,mode=1777,size=${64 * MIB}` },
     },
   };
@@ -111,17 +125,12 @@ export function agentOptions(
       // A name without a value removes the variable that the image sets.
       ...RUNNER_SETS,
     ],
-    Labels: labels,
-    Healthcheck: { Test: ['NONE'] },
-    StopSignal: 'SIGTERM',
-    StopTimeout: 10,
+    ...endsWithTerm(labels, 10),
     ...(network === 'none' ? { Hostname: 'sandbox' } : {}),
     HostConfig: {
       ...hardened(memoryBytes, pids),
       NanoCpus: Math.round(cpus * 1e9),
-      ...runtimeOf(spec.runtime),
-      NetworkMode: networkMode(network),
-      Mounts: mounts,
+      ...placed(spec, mounts, network),
       Tmpfs: {
         // Builds and installers execute files in /tmp.
         '/tmp': `rw,exec,nosuid,nodev,mode=1777,size=${tmpBytes}`,
@@ -157,18 +166,13 @@ export function setupOptions(
     Entrypoint: [`${IN_SANDBOX.runtime}/busybox`, 'sleep', '2147483647'],
     Cmd: [],
     WorkingDir: '/',
-    Labels: labels,
-    Healthcheck: { Test: ['NONE'] },
-    StopSignal: 'SIGTERM',
-    StopTimeout: 1,
+    ...endsWithTerm(labels, 1),
     HostConfig: {
       ...hardened(memoryBytes, pids),
       ReadonlyRootfs: false,
       CapAdd: SETUP_CAPABILITIES,
       NanoCpus: Math.round(cpus * 1e9),
-      ...runtimeOf(spec.runtime),
-      NetworkMode: networkMode(network),
-      Mounts: mounts,
+      ...placed(spec, mounts, network),
       Tmpfs: {
         '/tmp': `rw,exec,nosuid,nodev,mode=1777,size=${half}`,
         ...Object.fromEntries(SETUP_CACHES.map((path) => [path, `rw,nosuid,nodev,mode=755,size=${half}`])),
