@@ -6,7 +6,6 @@ import type { Connection } from '../connection/connection.ts';
 import type { Host } from '../connection/host.ts';
 import { pickSession } from '../sessions/pick-session.ts';
 import type { SessionList } from '../sessions/session-list.ts';
-import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { CheckRuns } from './check-runs.ts';
 import type { CheckResult } from './check-runs.ts';
 import { CheckTests } from './check-tests.ts';
@@ -48,7 +47,7 @@ export class CheckCommands implements Disposable {
   /** Runs all checks, or the one with this name. Returns the results. */
   async #run(target: unknown, of: CheckSubject, name: unknown): Promise<CheckResult[] | undefined> {
     const title = of === 'accepted' ? 'Run Checks on What You Accepted' : 'Run Checks';
-    const session = await pickSession(this.#sessions, target ?? onlySessionInWindow(), { title });
+    const session = await pickSession(this.#sessions, target, { title, here: true });
     if (session === undefined) return undefined;
     return await this.#open().run(session, of, typeof name === 'string' ? name : undefined);
   }

@@ -5,7 +5,6 @@ import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import { pickSession } from '../sessions/pick-session.ts';
 import type { SessionList } from '../sessions/session-list.ts';
-import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { handOff } from './hand-off.ts';
 import { openCommit } from './results.ts';
 import { undoInRepository } from './undo-handoff.ts';
@@ -40,7 +39,7 @@ export class HandoffCommands {
 
   /** Returns what was made; undefined where the person stopped before. */
   async #handOff(target: unknown): Promise<HandoffResult | undefined> {
-    const session = await pickSession(this.#sessions, target ?? onlySessionInWindow(), { title: 'Hand Off' });
+    const session = await pickSession(this.#sessions, target, { title: 'Hand Off', here: true });
     return session === undefined
       ? undefined
       : await handOff({ connection: this.#connection, state: this.#state }, session);

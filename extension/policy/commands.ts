@@ -4,7 +4,6 @@ import type { Connection } from '../connection/connection.ts';
 import { hostOfTarget } from '../connection/target-host.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { pickSession } from '../sessions/pick-session.ts';
-import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { allowHost } from './allow-host.ts';
 import { setSecret } from './set-secret.ts';
 
@@ -26,9 +25,7 @@ export class PolicyCommands {
   }
 
   async #allowHost(target: unknown, host: unknown, scope: unknown): Promise<string | undefined> {
-    const session = await pickSession(this.#sessions, target ?? onlySessionInWindow(), {
-      title: 'Allow Host',
-    });
+    const session = await pickSession(this.#sessions, target, { title: 'Allow Host', here: true });
     return session === undefined ? undefined : allowHost(this.#connection, session, { host, scope });
   }
 

@@ -7,7 +7,6 @@ import type { Connection } from '../connection/connection.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { pickSession } from '../sessions/pick-session.ts';
-import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { FileFinder } from './find-file.ts';
 import { RecentFiles } from './recent-files.ts';
 import type { ReplaceSummary } from './replace-preview.ts';
@@ -65,6 +64,6 @@ export class SearchCommands implements Disposable {
   }
 
   #pick(target: unknown, title: string): Promise<Session | undefined> {
-    return pickSession(this.#sessions, target ?? onlySessionInWindow(), { title });
+    return pickSession(this.#sessions, target, { title, here: true });
   }
 }

@@ -17,7 +17,6 @@ import { sessionTitle } from '../sessions/listing.ts';
 import { confirmEndingWork } from '../sessions/confirm-ending-work.ts';
 import { openWorkspace } from '../sessions/open-workspace.ts';
 import { pickSession } from '../sessions/pick-session.ts';
-import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { modeUri } from './mode-documents.ts';
 import { deleteSnapshot, openSnapshotFile, pinSnapshot } from './snapshot-actions.ts';
 import { pickSnapshot } from './pick-snapshot.ts';
@@ -272,7 +271,7 @@ export class SnapshotCommands {
   }
 
   #pick(target: unknown, title: string): Promise<Session | undefined> {
-    return pickSession(this.#sessions, target ?? onlySessionInWindow(), { title });
+    return pickSession(this.#sessions, target, { title, here: true });
   }
 }
 

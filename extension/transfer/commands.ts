@@ -9,7 +9,6 @@ import { baseName, locate } from '../files/location.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { pickSession } from '../sessions/pick-session.ts';
-import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { exportTree } from './export-tree.ts';
 import { importTree } from './import-tree.ts';
 import { exportSource, importTarget } from './session-tree.ts';
@@ -102,7 +101,7 @@ export class TransferCommands {
       if (location.kind === 'workspace') return { session: location.session, path: location.path };
       if (location.kind === 'root') return { session: location.session, path: WORKSPACE };
     }
-    const session = await pickSession(this.#sessions, target ?? onlySessionInWindow(), { title });
+    const session = await pickSession(this.#sessions, target, { title, here: true });
     return session === undefined ? undefined : { session: session.id, path: WORKSPACE };
   }
 }
