@@ -21,7 +21,7 @@ import { GitHistory } from '../../project/git/history.ts';
 import { seedItems } from './seed-source.ts';
 import { imageSourceOf } from './image-source.ts';
 import { requireSource, type ReportProgress } from './images.ts';
-import { toFailure, recordFailure, type ProfileServiceOptions } from './requests.ts';
+import { type ProfileServiceOptions, RunningOperations } from './requests.ts';
 import { requireConfiguration, requireEngine, requireEntry } from './requirements.ts';
 import { writeSourceRecord } from './source-record.ts';
 import type { SetupSeed } from '../setup/setup-commands.ts';
@@ -62,12 +62,12 @@ export class Deploys {
   readonly #options: ProfileServiceOptions;
   readonly #mutex: KeyedMutex;
   readonly #versions: CodeVersions;
-  /** Operations that this process is running. */
-  readonly #running = new Set<number>();
+  readonly #running: RunningOperations;
 
   constructor(options: ProfileServiceOptions, mutex: KeyedMutex, versions: CodeVersions) {
     this.#options = options;
     this.#mutex = mutex;
+    this.#running = new RunningOperations(options.operations);
     this.#versions = versions;
   }
 
@@ -76,24 +76,17 @@ export class Deploys {
     const begun = operations.begin({ opId: request.opId, kind: DEPLOY, sessionId: null, data: {} });
     if ('replay' in begun) return DeployResultSchema.parse(replayResult(begun.replay));
     const { operation } = begun;
-    this.#running.add(operation.id);
-    try {
+    return await this.#running.run(operation, async () => {
       // The YAML parser is a tenth of the program, and only a deploy uses it.
       const { readProfile } = await import('./read.ts');
       const profile = await readProfile(request.project.codeFolder);
       return await this.#mutex.run(profile.name, () => this.#deployLocked(operation, profile, request));
-    } catch (error) {
-      const failure = toFailure(error);
-      recordFailure(operations, operation, failure);
-      throw failure;
-    } finally {
-      this.#running.delete(operation.id);
-    }
+    });
   }
 
   /** Rolls back a deploy after a crash. Nothing remains, so a retry with the same opId starts a new deploy. */
   async rollBack(operation: Operation): Promise<void> {
-    if (this.#running.has(operation.id)) return;
+    if (this.#running.has(operation)) return;
     const { profile } = DataSchema.parse(operation.data);
     const undo = async (): Promise<void> => {
       await this.#removeCode(operation);

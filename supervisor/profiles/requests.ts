@@ -53,12 +53,43 @@ export function isInterruption({ code }: HoldfastError): boolean {
  * Ends an operation whose failure the caller is about to get, so that nobody resumes it. An interrupted one is
  * deleted: the same opId may be used again.
  */
-export function recordFailure(operations: Operations, operation: Operation, failure: HoldfastError): void {
+function recordFailure(operations: Operations, operation: Operation, failure: HoldfastError): void {
   try {
     if (isInterruption(failure)) operations.forget(operation);
     else operations.fail(operation, failure);
   } catch {
     operations.abandon(operation, failure);
+  }
+}
+
+/** The operations of one kind that this process runs: any other that is stored was left by a process that is gone. */
+export class RunningOperations {
+  readonly #operations: Operations;
+  readonly #ids = new Set<number>();
+
+  constructor(operations: Operations) {
+    this.#operations = operations;
+  }
+
+  has({ id }: Operation): boolean {
+    return this.#ids.has(id);
+  }
+
+  /**
+   * Does the work of an operation. Errors: those of `toFailure`, which end the operation. `isResumed`: nobody asked for it now, so
+   * that an interrupted one stays for the next process.
+   */
+  async run<T>(operation: Operation, work: () => Promise<T>, isResumed = false): Promise<T> {
+    this.#ids.add(operation.id);
+    try {
+      return await work();
+    } catch (error) {
+      const failure = toFailure(error);
+      if (!isResumed || !isInterruption(failure)) recordFailure(this.#operations, operation, failure);
+      throw failure;
+    } finally {
+      this.#ids.delete(operation.id);
+    }
   }
 }
 

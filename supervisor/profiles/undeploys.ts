@@ -4,7 +4,7 @@ import { failpoint } from '../base/failpoints.ts';
 import type { KeyedMutex } from '../base/keyed-mutex.ts';
 import { type Operation, replayResult } from '../store/operations.ts';
 import type { ProfileRow } from '../store/profiles.ts';
-import { toFailure, recordFailure, isInterruption, type ProfileServiceOptions } from './requests.ts';
+import { type ProfileServiceOptions, RunningOperations } from './requests.ts';
 import type { CodeVersions } from './versions.ts';
 
 export const UNDEPLOY = 'profile/undeploy';
@@ -36,12 +36,13 @@ export class Undeploys {
   readonly #options: ProfileServiceOptions;
   readonly #lanes: KeyedMutex;
   readonly #versions: CodeVersions;
-  readonly #running = new Set<number>();
+  readonly #running: RunningOperations;
 
   constructor(options: ProfileServiceOptions, lanes: KeyedMutex, versions: CodeVersions) {
     this.#options = options;
     this.#lanes = lanes;
     this.#versions = versions;
+    this.#running = new RunningOperations(options.operations);
   }
 
   /** Runs after the confirmation. Errors: `not_found`. */
@@ -54,8 +55,7 @@ export class Undeploys {
     );
     if ('replay' in begun) return UndeployedSchema.parse(replayResult(begun.replay));
     const { operation } = begun;
-    this.#running.add(operation.id);
-    try {
+    return await this.#running.run(operation, async () => {
       if (incarnation === undefined) {
         throw new HoldfastError('not_found', `There is no profile ${name}`, {
           next: 'see `holdfast profiles`',
@@ -66,35 +66,21 @@ export class Undeploys {
         if (!operations.isPending(operation)) throw redeployedError(name);
         return this.#inLane(operation, incarnation);
       });
-    } catch (error) {
-      const failure = toFailure(error);
-      recordFailure(operations, operation, failure);
-      throw failure;
-    } finally {
-      this.#running.delete(operation.id);
-    }
+    });
   }
 
   /** Continues after a crash. An unreachable engine leaves the operation pending. */
   async resume(operation: Operation): Promise<void> {
-    if (this.#running.has(operation.id)) return;
+    if (this.#running.has(operation)) return;
     const { operations } = this.#options;
     const { profile, incarnation } = DataSchema.parse(operation.data);
-    this.#running.add(operation.id);
-    try {
-      await this.#lanes.run(profile, async () => {
-        // A deploy that ran before it may have cancelled it.
-        if (!operations.isPending(operation)) return;
-        if (incarnation === undefined) throw unknownIncarnation(profile);
-        await this.#inLane(operation, incarnation);
-      });
-    } catch (error) {
-      const failure = toFailure(error);
-      if (!isInterruption(failure)) recordFailure(operations, operation, failure);
-      throw failure;
-    } finally {
-      this.#running.delete(operation.id);
-    }
+    const finish = async (): Promise<void> => {
+      // A deploy that ran before it may have cancelled it.
+      if (!operations.isPending(operation)) return;
+      if (incarnation === undefined) throw unknownIncarnation(profile);
+      await this.#inLane(operation, incarnation);
+    };
+    await this.#running.run(operation, () => this.#lanes.run(profile, finish), true);
   }
 
   /** The question to confirm before anything is deleted. */
