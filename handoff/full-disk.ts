@@ -1,8 +1,10 @@
 import { statfs } from 'node:fs/promises';
 import { HoldfastError } from '../protocol/errors.ts';
 
-/** What git and the kernel say of a disk, or of a person's share of it, that is full. */
-const FULL = /No space left on device|Disk quota exceeded|ENOSPC|EDQUOT/;
+/** The errors of a disk, or of a person's share of it, that is full. */
+const CODES = ['ENOSPC', 'EDQUOT'];
+/** How a line of git ends that has one of them; a name in it stands before that. */
+const FULL = /^(?:error|fatal|warning): .*[:(] ?(?:No space left on device|Disk quota exceeded)\)?$/m;
 /** Git does not always say why it could not write; with less than this free, it is the reason. Bytes. */
 const LITTLE = 2 ** 20;
 
@@ -20,11 +22,15 @@ export async function namingFullDisk<T>(what: string, act: () => Promise<T>): Pr
   try {
     return await act();
   } catch (error) {
-    if (error instanceof HoldfastError || !(error instanceof Error) || !FULL.test(error.message)) throw error;
+    if (error instanceof HoldfastError || !isFull(error)) throw error;
     throw new HoldfastError('no_space', what, {
       why: 'the disk is full',
       next: 'free some space and try again',
       cause: error,
     });
   }
+}
+
+function isFull(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && CODES.some((code) => code === error.code);
 }

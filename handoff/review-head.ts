@@ -3,9 +3,12 @@ import { HoldfastError } from '../protocol/errors.ts';
 import type { Params, Result } from '../protocol/methods.ts';
 import { HEAD_LIMITS, type HeadEntry, type REVIEW_BASE_METHODS } from '../protocol/review-base.ts';
 import type { CallOptions, CallResult } from '../protocol/wire/shapes.ts';
-import { fromBytes, type RawPath, readable, toBytes } from '../project/raw-path.ts';
+import { type RawPath, readable, toBytes } from '../project/raw-path.ts';
+import { batchesOf, type Blob, contentsOf, sizesOf } from './blobs.ts';
 import type { Git } from './git.ts';
+import { readLeftOut } from './left-out.ts';
 import { prefixOf, whyRefused } from './path-check.ts';
+import { projectPlace } from './project-place.ts';
 import { readCommit, type Repository } from './repository.ts';
 
 type BaseMethod = keyof typeof REVIEW_BASE_METHODS;
@@ -26,23 +29,39 @@ export interface SentHead {
 }
 
 const MODES = new Set(['100644', '100755', '120000']);
-/** Contents that git prints at once. */
-const BATCH_BYTES = 32 * 2 ** 20;
+/** How long the caller waits for an upload to be ended. */
+const END_MS = 2_000;
+
+/** What is about to leave this machine. */
+export interface HeadToSend {
+  readonly files: number;
+  readonly bytes: number;
+}
+
+export interface SendHeadOptions {
+  readonly signal?: AbortSignal | undefined;
+  readonly onProgress?: (stage: string) => void;
+  /** Called before the first content is sent; not if the session lacks none. */
+  readonly onSend?: (what: HeadToSend) => Promise<void> | void;
+}
 
 /**
- * Makes the commit that is checked out known to a session's supervisor, as the base of a review: its files, and the contents that the
- * session did not begin with. Changes nothing in the repository. Errors: `invalid_state` before the first commit, `conflict` where
- * the deployed commit is not in the repository, `not_supported`, `output_limit`.
+ * Makes the commit that is checked out known to a session's supervisor, as the base of a review: its files without those that a deploy
+ * leaves out, and the contents that the session did not begin with. `folder`: the one that the person chose, absolute. Changes nothing
+ * in the repository. Errors: `invalid_state` before the first commit, `conflict` where the deployed commit or the project is not in the
+ * repository, `not_supported`, `output_limit`.
  */
 export async function sendHead(
   connection: ReviewBaseConnection,
-  { session, repository }: { readonly session: string; readonly repository: Repository },
   {
-    signal,
-    onProgress,
-  }: { readonly signal?: AbortSignal | undefined; readonly onProgress?: (stage: string) => void } = {},
+    session,
+    repository,
+    folder,
+  }: { readonly session: string; readonly repository: Repository; readonly folder: string },
+  options: SendHeadOptions = {},
 ): Promise<SentHead> {
-  const { git, head: commit } = repository;
+  const { signal } = options;
+  const { head: commit } = repository;
   if (commit === null) {
     throw new HoldfastError('invalid_state', 'There is no commit to compare with', {
       why: 'nothing was committed in this repository yet',
@@ -51,14 +70,26 @@ export async function sendHead(
   }
   const base = `head:${commit}` as const;
   const begun = (await connection.callWithBytes('review/base/begin', { session, commit }, { signal })).result;
-  const { upload, origin, folder } = begun;
+  const { upload } = begun;
   if (upload === null) return { base };
-  onProgress?.('Reading the commit');
-  const entries = await listFiles(git, {
-    commit,
-    deployed: origin.head,
-    prefix: prefixOf({ origin, folder }),
-  });
+  try {
+    options.onProgress?.('Reading the commit');
+    const entries = await listFiles(repository, { ...begun, commit, chosen: folder }, signal);
+    await sendFiles(connection, { git: repository.git, upload, entries }, options);
+    return { base, upload };
+  } catch (error) {
+    // It would keep its place on the host. A connection that broke ends it, too; a host that hangs must not hold up the caller.
+    const signal = AbortSignal.timeout(END_MS);
+    await connection.callWithBytes('review/base/end', { upload }, { signal }).catch(() => undefined);
+    throw error;
+  }
+}
+
+async function sendFiles(
+  connection: ReviewBaseConnection,
+  { git, upload, entries }: { git: Git; upload: string; entries: readonly HeadEntry[] },
+  { signal, onProgress, onSend }: SendHeadOptions,
+): Promise<void> {
   for (let from = 0; from < entries.length; from += HEAD_LIMITS.entries) {
     const page = entries.slice(from, from + HEAD_LIMITS.entries);
     await connection.callWithBytes('review/base/append', { upload, entries: page }, { signal });
@@ -81,29 +112,41 @@ export async function sendHead(
     if (page.next !== null && page.next !== missing.length) throw unexpected('its list does not advance');
     from = page.next;
   }
-  if (missing.reduce((sum, { size }) => sum + size, 0) > HEAD_LIMITS.bytes)
-    throw unexpected('it asks for more than it takes');
+  const bytes = missing.reduce((sum, { size }) => sum + size, 0);
+  if (bytes > HEAD_LIMITS.bytes) throw unexpected('it asks for more than it takes');
+  if (missing.length > 0) await onSend?.({ files: missing.length, bytes });
   for (const batch of batchesOf(missing)) {
-    onProgress?.('Sending what the session lacks');
-    await send(connection, upload, await contentsOf(git, batch), signal);
+    const contents = Buffer.concat(await contentsOf(git, batch));
+    await send(connection, upload, contents, signal);
   }
-  return { base, upload };
 }
 
-interface Blob {
-  readonly blob: string;
-  readonly size: number;
-}
-
-/** The files and links of the commit in the project's folder. Submodules are left out: the workspace has no files of them. */
+/**
+ * The files and links of the commit in the project's folder. Submodules are left out: the workspace has no files of them. What a deploy
+ * leaves out is left out, too: also where the deployed commit has it, because only the host says which commit that was.
+ */
 async function listFiles(
-  git: Git,
-  { commit, deployed, prefix }: { commit: string; deployed: string | null; prefix: RawPath },
+  repository: Repository,
+  { commit, chosen, origin, folder }: Result<'review/base/begin'> & { commit: string; chosen: string },
+  signal: AbortSignal | undefined,
 ): Promise<HeadEntry[]> {
-  const before = deployed === null ? new Map<RawPath, unknown>() : await readDeployed(git, deployed);
+  const { git } = repository;
+  if (origin.head === null) {
+    throw new HoldfastError('not_supported', 'The session cannot be compared with a commit', {
+      why: 'its project was deployed before the first commit of its repository',
+      next: 'deploy it again for new sessions, or use --base start',
+    });
+  }
+  const before = await readDeployed(git, origin.head);
   const committed = await readCommit(git, commit);
-  const chosen = [...committed].filter(([path, { mode }]) => path.startsWith(prefix) && MODES.has(mode));
-  if (chosen.length > HEAD_LIMITS.files) {
+  const project = await projectPlace(repository, chosen, { origin, committed });
+  const prefix = prefixOf({ origin, folder });
+  const isLeftOut = await readLeftOut(repository, { committed, prefix: project }, signal);
+  const entries = [...committed].filter(
+    ([path, { mode }]) =>
+      path.startsWith(prefix) && MODES.has(mode) && !isLeftOut(path.slice(project.length)),
+  );
+  if (entries.length > HEAD_LIMITS.files) {
     throw new HoldfastError('output_limit', 'The commit cannot be the base of a review', {
       why: `it has more than ${HEAD_LIMITS.files} files`,
       next: 'use --base start',
@@ -111,9 +154,9 @@ async function listFiles(
   }
   const sizes = await sizesOf(
     git,
-    chosen.map(([, { blob }]) => blob),
+    entries.map(([, { blob }]) => blob),
   );
-  return chosen.map(([path, { mode, blob }]): HeadEntry => {
+  return entries.map(([path, { mode, blob }]): HeadEntry => {
     const why = whyRefused(path);
     if (why !== null) {
       throw new HoldfastError('not_supported', `The commit has a path that is no base: ${readable(path)}`, {
@@ -141,56 +184,6 @@ async function readDeployed(git: Git, commit: string): Promise<Map<RawPath, unkn
   });
 }
 
-async function sizesOf(git: Git, blobs: readonly string[]): Promise<Map<string, number>> {
-  const listing = await git.text(['cat-file', '--batch-check=%(objectname) %(objectsize)'], {
-    input: Buffer.from(blobs.map((blob) => `${blob}\n`).join('')),
-    what: 'The files of the commit cannot be read',
-  });
-  const sizes = new Map<string, number>();
-  for (const line of listing.split('\n')) {
-    const [blob = '', size = ''] = line.split(' ');
-    if (/^\d+$/.test(size)) sizes.set(blob, Number(size));
-  }
-  const lost = blobs.find((blob) => !sizes.has(blob));
-  if (lost === undefined) return sizes;
-  throw new HoldfastError('conflict', 'The files of the commit cannot be read', {
-    why: `the repository lacks the object ${lost}`,
-    next: 'see `git fsck`',
-  });
-}
-
-function batchesOf(blobs: readonly Blob[]): Blob[][] {
-  const batches: Blob[][] = [];
-  let bytes = Infinity;
-  for (const blob of blobs) {
-    if (bytes + blob.size > BATCH_BYTES) {
-      batches.push([]);
-      bytes = 0;
-    }
-    batches.at(-1)?.push(blob);
-    bytes += blob.size;
-  }
-  return batches;
-}
-
-/** The contents of blobs behind each other. */
-async function contentsOf(git: Git, blobs: readonly Blob[]): Promise<Buffer> {
-  const output = await git.bytes(['cat-file', '--batch=%(objectname)'], {
-    input: Buffer.from(blobs.map(({ blob }) => `${blob}\n`).join('')),
-    what: 'The files of the commit cannot be read',
-  });
-  const parts: Buffer[] = [];
-  let at = 0;
-  for (const { blob, size } of blobs) {
-    const begin = at + blob.length + 1;
-    if (fromBytes(output.subarray(at, begin)) !== `${blob}\n`) throw unreadable(blob);
-    parts.push(output.subarray(begin, begin + size));
-    at = begin + size + 1;
-  }
-  if (at !== output.length) throw unreadable('its end');
-  return Buffer.concat(parts);
-}
-
 async function send(
   connection: ReviewBaseConnection,
   upload: string,
@@ -202,12 +195,6 @@ async function send(
     const part = bytes.subarray(from, from + HEAD_LIMITS.requestBytes);
     await connection.callWithBytes('review/base/contents', { upload }, { signal, bytes: part });
   }
-}
-
-function unreadable(what: string): HoldfastError {
-  return new HoldfastError('conflict', 'The files of the commit cannot be read', {
-    why: `git printed something else for ${what}`,
-  });
 }
 
 function unexpected(why: string): HoldfastError {

@@ -32,7 +32,7 @@ export type HeadEntry = z.infer<typeof HeadEntrySchema>;
 
 /**
  * A commit of the person's repository as the base of a review: the client lists its files, and sends the contents that the session's
- * history lacks. Then `review/open` with `head:COMMIT` and the upload. An upload ends with its connection.
+ * history lacks. Then `review/open` with `head:COMMIT` and the upload. An upload ends there, with `review/base/end`, and with its connection.
  */
 export const REVIEW_BASE_METHODS = {
   /** `upload` null: the open review has this commit as its base, so that there is nothing to send. */
@@ -66,6 +66,13 @@ export const REVIEW_BASE_METHODS = {
     params: z.object({ upload }),
     result: z.object({}),
     bytes: 'params',
+    repeat: 'never',
+    whenDamaged: 'refused',
+  },
+  /** Gives up an upload, whose place others can have then. Does nothing if it has ended. */
+  'review/base/end': {
+    params: z.object({ upload }),
+    result: z.object({}),
     repeat: 'never',
     whenDamaged: 'refused',
   },

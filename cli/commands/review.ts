@@ -16,6 +16,7 @@ import { newOpId } from '../op-id.ts';
 import { NO_PAGER } from '../pager.ts';
 import type { Registry } from '../registry.ts';
 import { formatReviewCounts, formatReviewFiles } from '../render/review.ts';
+import { formatSize } from '../render/quantity.ts';
 import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
 import { parseWorkspacePath } from '../workspace-path.ts';
 import { registerReviewBlame } from './review-blame.ts';
@@ -85,16 +86,21 @@ async function sendOwnHead(context: Context, session: string, folder: string | u
   const { Git } = await import('../../handoff/git.ts');
   const { openRepository } = await import('../../handoff/repository.ts');
   const { sendHead } = await import('../../handoff/review-head.ts');
-  const git = new Git(resolve(context.io.cwd, folder ?? '.'), context.io.env, context.interrupted);
+  const chosen = resolve(context.io.cwd, folder ?? '.');
+  const git = new Git(chosen, context.io.env, context.interrupted);
   const repository = await openRepository(git, context.home, 'review');
   context.progress.begin('Reading the commit');
   try {
     return await sendHead(
       context.client(),
-      { session, repository },
+      { session, repository, folder: chosen },
       {
         signal: context.interrupted,
         onProgress: (stage) => context.progress.update({ stage, done: null, of: null, unit: null }),
+        onSend: ({ files, bytes }) =>
+          context.printHint(
+            `Sending ${pluralize(files, 'file')} (${formatSize(bytes)}) of the commit to ${context.host ?? 'the supervisor on this machine'}`,
+          ),
       },
     );
   } finally {

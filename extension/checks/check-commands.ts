@@ -30,8 +30,8 @@ export class CheckCommands implements Disposable {
 
   get handlers() {
     return {
-      'holdfast.runChecks': (target, name) => this.#run(target, 'workspace', name),
-      'holdfast.runChecksOnAccepted': (target, name) => this.#run(target, 'accepted', name),
+      'holdfast.runChecks': (target, name, again) => this.#run(target, 'workspace', name, again),
+      'holdfast.runChecksOnAccepted': (target, name, again) => this.#run(target, 'accepted', name, again),
     } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 
@@ -44,11 +44,17 @@ export class CheckCommands implements Disposable {
     return (this.#runs ??= new CheckRuns(this.#connection));
   }
 
-  /** Runs all checks, or the one with this name. Returns the results. */
-  async #run(target: unknown, of: CheckSubject, name: unknown): Promise<CheckResult[] | undefined> {
+  /** Runs all checks, or the one with this name; `again`: also those that passed on the same tree. Returns the results. */
+  async #run(
+    target: unknown,
+    of: CheckSubject,
+    name: unknown,
+    again: unknown,
+  ): Promise<CheckResult[] | undefined> {
     const title = of === 'accepted' ? 'Run Checks on What You Accepted' : 'Run Checks';
     const session = await pickSession(this.#sessions, target, { title, here: true });
     if (session === undefined) return undefined;
-    return await this.#open().run(session, of, typeof name === 'string' ? name : undefined);
+    const named = typeof name === 'string' ? name : undefined;
+    return await this.#open().run(session, of, named, again === true);
   }
 }

@@ -4,6 +4,7 @@ import {
   Position,
   ProgressLocation,
   Range,
+  commands,
   languages,
   window,
   workspace,
@@ -15,6 +16,7 @@ import {
 } from 'vscode';
 import type { CheckSubject } from '../../protocol/checks.ts';
 import type { Session } from '../../protocol/entities.ts';
+import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { locate, workspaceUri } from '../files/location.ts';
@@ -73,6 +75,12 @@ export interface CheckWatcher {
   readonly onOutput?: (text: string) => void;
 }
 
+/** As a command, which shows its failure as every command does. */
+const COMMAND_ON = {
+  workspace: 'holdfast.runChecks',
+  accepted: 'holdfast.runChecksOnAccepted',
+} as const satisfies Readonly<Record<CheckSubject, CommandId>>;
+
 /** Runs checks of a profile, and shows the problems that they report in the Problems view. */
 export class CheckRuns implements Disposable {
   readonly #connection: Connection;
@@ -130,7 +138,10 @@ export class CheckRuns implements Disposable {
         return finished;
       },
     );
-    this.#report(session, of, results, { cached, runAgain: () => this.run(session, of, name, true) });
+    const runAgain = (): void => {
+      void commands.executeCommand(COMMAND_ON[of], session.id, name, true);
+    };
+    this.#report(session, of, results, { cached, runAgain });
     return results;
   }
 
@@ -211,7 +222,7 @@ export class CheckRuns implements Disposable {
     session: Session,
     of: CheckSubject,
     results: readonly CheckResult[],
-    { cached, runAgain }: { readonly cached: number; readonly runAgain: () => Promise<unknown> },
+    { cached, runAgain }: { readonly cached: number; readonly runAgain: () => void },
   ): void {
     const failed = results.filter(({ exitCode }) => exitCode !== 0).map(({ name }) => sanitize(name));
     const title = sanitize(sessionTitle(session));
@@ -224,7 +235,7 @@ export class CheckRuns implements Disposable {
         : window.showWarningMessage(`${title}: ${failed.join(', ')} failed${ON[of]}${kept}.`, ...choices);
     void shown.then((choice) => {
       if (choice === SHOW_OUTPUT) this.#output.show();
-      if (choice === RUN_AGAIN) void runAgain();
+      if (choice === RUN_AGAIN) runAgain();
     });
   }
 }

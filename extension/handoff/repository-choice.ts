@@ -55,6 +55,7 @@ export async function openChosen(
   folder: string,
   connection: HandoffConnection & { readonly home: string },
   use: RepositoryUse,
+  signal?: AbortSignal,
 ): Promise<Repository> {
   if (!workspace.isTrusted) {
     void commands.executeCommand('workbench.trust.manage');
@@ -65,7 +66,7 @@ export async function openChosen(
   }
   if (!(await stat(folder).catch(() => null))?.isDirectory())
     throw new HoldfastError('not_found', `There is no folder ${sanitize(folder)}`);
-  const git = gitIn(folder);
+  const git = gitIn(folder, signal);
   try {
     await git.ask(['--version']);
   } catch (error) {
@@ -77,7 +78,9 @@ export async function openChosen(
     });
   }
   const repository = await openRepository(git, connection.home, use);
-  const { recovered, failed } = await recoverHandoffs(repository);
+  // What is being taken back is finished, also if the person cancels meanwhile.
+  const finishing = { ...repository, git: repository.git.withoutSignal() };
+  const { recovered, failed } = await recoverHandoffs(finishing);
   for (const { handoff } of recovered) {
     void window.showInformationMessage(
       sanitize(`The handoff ${handoff} was interrupted. Its changes were undone.`),

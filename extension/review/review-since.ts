@@ -3,8 +3,10 @@ import type { Memento, QuickPickItem } from 'vscode';
 import { sendHead } from '../../handoff/review-head.ts';
 import type { Session } from '../../protocol/entities.ts';
 import type { ReviewBase } from '../../protocol/review.ts';
+import { formatBytes, formatCount } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { Connection } from '../connection/connection.ts';
+import { LOCAL } from '../connection/host-name.ts';
 import { chooseRepository, openChosen, rememberRepository } from '../handoff/repository-choice.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import { pickSnapshot } from '../snapshots/pick-snapshot.ts';
@@ -66,23 +68,34 @@ async function chooseHead(
 ): Promise<ChosenBase | undefined> {
   const folder = await chooseRepository(state, title);
   if (folder === undefined) return undefined;
-  const repository = await openChosen(folder, connection, 'review');
-  await rememberRepository(state, folder);
   return await window.withProgress(
     { location: ProgressLocation.Notification, title, cancellable: true },
     async (progress, token) => {
       const cancelled = new AbortController();
+      const { signal } = cancelled;
       const listener = token.onCancellationRequested(() => cancelled.abort());
+      // What is sent belongs to one connection: that of the host which has the session.
+      const host = connection.of(session.id);
       try {
-        // What is sent belongs to one connection: that of the host which has the session.
+        const repository = await openChosen(folder, connection, 'review', signal);
+        await rememberRepository(state, folder);
         return await sendHead(
-          connection.of(session.id),
-          { session: session.id, repository },
+          host,
+          { session: session.id, repository, folder },
           {
-            signal: cancelled.signal,
+            signal,
             onProgress: (stage) => progress.report({ message: sanitize(stage) }),
+            onSend: ({ files, bytes }) => {
+              const where = host.name === LOCAL ? 'the supervisor on this machine' : sanitize(host.name);
+              const what = `${formatCount(files, 'file')} (${formatBytes(bytes)}) of the commit`;
+              progress.report({ message: `Sending ${what} to ${where}` });
+            },
           },
         );
+      } catch (error) {
+        // Git that was ended fails, too. The person who cancelled needs no message.
+        if (signal.aborted) return undefined;
+        throw error;
       } finally {
         listener.dispose();
       }

@@ -127,21 +127,17 @@ export class HeadEdits {
       seen.add(raw);
       const wanted = this.#same.has(raw) ? withModeOf(entry, file) : this.#entryOf(file, entry);
       if (wanted !== entry) edits.push({ path, entry: wanted });
-      if (path.at(-1)?.equals(IGNORE_FILE) === true && file.size <= MAX_IGNORE_BYTES) {
-        const bytes = this.#contents.get(file.blob) ?? (await contentOf(this.#objects, entry));
-        ignoreFiles.set(rawPathOf(path.slice(0, -1)), bytes);
-      }
+      if (isIgnoreFile(file))
+        ignoreFiles.set(raw, this.#contents.get(file.blob) ?? (await contentOf(this.#objects, entry)));
     }
     for (const [raw, file] of this.#head) {
       if (seen.has(raw) || file.wasDeployed) continue;
       const entry = this.#entryOf(file, null);
       edits.push({ path: file.path, entry });
-      if (file.path.at(-1)?.equals(IGNORE_FILE) === true && file.size <= MAX_IGNORE_BYTES)
-        ignoreFiles.set(rawPathOf(file.path.slice(0, -1)), this.#contents.get(file.blob) ?? Buffer.alloc(0));
+      if (isIgnoreFile(file)) ignoreFiles.set(raw, this.#contents.get(file.blob) ?? Buffer.alloc(0));
     }
     const rules = new PlainIgnoreRules();
-    for (const [folder, bytes] of [...ignoreFiles].slice(0, MAX_IGNORE_FILES))
-      rules.add(folder, bytes.toString('latin1'));
+    for (const [folder, text] of textsByFolder(ignoreFiles)) rules.add(folder, text);
     for (const { path } of untracked) {
       if (slices.isUsedUp) await slices.yieldToEventLoop();
       const raw = rawPathOf(path);
@@ -167,8 +163,27 @@ export class HeadEdits {
   }
 }
 
-const IGNORE_FILE = Buffer.from('.gitignore');
+/** The later one's rules take precedence. The client leaves out what either names, because a deploy does. */
+const IGNORE_FILES = ['.gitignore', '.holdfastignore'];
 const GIT_FOLDER = Buffer.from('.git');
+
+function isIgnoreFile({ path, size }: HeadFile): boolean {
+  return IGNORE_FILES.includes(path.at(-1)?.toString('latin1') ?? '') && size <= MAX_IGNORE_BYTES;
+}
+
+/** The rules of each folder. `files`: ignore files by their paths. */
+function textsByFolder(files: ReadonlyMap<string, Buffer>): Map<string, string> {
+  const texts = new Map<string, string>();
+  for (const name of IGNORE_FILES) {
+    for (const [path, bytes] of [...files].slice(0, MAX_IGNORE_FILES)) {
+      if (path !== name && !path.endsWith(`/${name}`)) continue;
+      const folder = path.slice(0, -name.length - 1);
+      const before = texts.get(folder);
+      texts.set(folder, `${before === undefined ? '' : `${before}\n`}${bytes.toString('latin1')}`);
+    }
+  }
+  return texts;
+}
 
 /** The entry itself if its mode is what git knows of it. */
 function withModeOf(entry: TreeEntry, file: HeadFile): TreeEntry {

@@ -168,6 +168,8 @@ test('after a review a commit has exactly what was accepted, and the next one wh
 test('a review against the commit that is checked out knows what came since the deploy, and is handed over onto it', async () => {
   const { project, git } = await deployed('headed', {
     '.gitignore': 'made\n',
+    '.holdfastignore': 'secrets/\n',
+    'secrets/old.key': 'left out by the deploy\n',
     'a.txt': 'one\n',
     'b.txt': 'one\n',
     'film.mp4': 'left out of the workspace\n',
@@ -177,9 +179,12 @@ test('a review against the commit that is checked out knows what came since the 
   // The person goes on meanwhile.
   await writeFile(join(project, 'b.txt'), 'two\n');
   await writeFile(join(project, 'd.txt'), 'mine\n');
+  await writeFile(join(project, 'secrets/new.key'), 'for nobody else\n');
   git('add', '.');
   git('commit', '-q', '-m', 'second');
   const head = git('rev-parse', 'HEAD').trim();
+  const { stderr } = await home.run(['review', session, '--base', 'head', '--repository', project]);
+  expect(stderr).toContain('Sending 2 files (9 B) of the commit to the supervisor on this machine');
   const reviewed = ReviewedSchema.parse(
     await home.runJson(['review', session, '--base', 'head', '--repository', project]),
   );

@@ -48,7 +48,12 @@ export function reviewHandlers<P extends { readonly closed: Promise<unknown> }>(
   return {
     'review/open': async ({ session, base, upload }, context) => {
       const sent = upload === undefined ? undefined : { upload, owner: context.peer };
-      return { review: await reviews.open(findSession(session), base, callOptions(context), sent) };
+      try {
+        return { review: await reviews.open(findSession(session), base, callOptions(context), sent) };
+      } finally {
+        // Also where nothing needed it, or the review could not be opened.
+        if (sent !== undefined) heads.end(sent.upload, sent.owner);
+      }
     },
     'review/base/begin': ({ session, commit }, { peer }) => {
       const row = findSession(session);
@@ -65,6 +70,10 @@ export function reviewHandlers<P extends { readonly closed: Promise<unknown> }>(
     'review/base/missing': ({ upload, from }, { peer, signal }) => heads.missing(upload, peer, from, signal),
     'review/base/contents': async ({ upload }, { peer, bytes }) => {
       await heads.receive(upload, peer, bytes);
+      return {};
+    },
+    'review/base/end': ({ upload }, { peer }) => {
+      heads.end(upload, peer);
       return {};
     },
     'review/show': async ({ session }, { signal }) => ({

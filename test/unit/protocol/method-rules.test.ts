@@ -129,6 +129,7 @@ describe('whether a request may be sent again', () => {
       'files/commit',
       'profile/deploy/append',
       'review/base/append',
+      'review/base/end',
     ];
     expect(methodsWith('never')).toEqual(expect.arrayContaining([...bound]));
   });

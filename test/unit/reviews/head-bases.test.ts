@@ -121,6 +121,22 @@ test('what git does not track and ignores, and what the deploy left out, is no c
   expect(await at.changes()).toEqual({ 'node_modules/a': 'modified' });
 });
 
+test('what .holdfastignore names is no change: the client does not list it, although the session may have begun with it', async () => {
+  const start = {
+    '.holdfastignore': 'keys\n',
+    keys: { old: 'old\n' },
+    src: { 'a.c': 'a\n', '.gitignore': '*.o\n' },
+  };
+  const at = await fixture(start);
+  const listed = [
+    committed('.holdfastignore', 'keys\n'),
+    committed('src/a.c', 'a\n'),
+    committed('src/.gitignore', '*.o\n'),
+  ];
+  await at.open({ ...start, src: { ...start.src, 'a.c': 'b\n' } }, await at.send(listed, []));
+  expect(await at.changes()).toEqual({ 'src/a.c': 'modified' });
+});
+
 test('modes are compared as git knows them, and links by their text', async () => {
   const at = await fixture({ tool: 'tool\n', plain: 'plain\n' });
   const upload = await at.send(
