@@ -1,10 +1,10 @@
-import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { NearMachine } from '../fixtures/hosts/near-machine.ts';
 import { SSHD, SshServer } from '../fixtures/hosts/ssh-server.ts';
+import { commitProject } from '../setup/git-project.ts';
 import { registerHome } from '../setup/run-homes.ts';
 
 const AGENT = resolve(import.meta.dirname, '../fixtures/acp-agent/agent.mjs');
@@ -46,13 +46,7 @@ test.skipIf(SSHD === undefined)(
     writeFileSync(join(project, 'holdfast.yaml'), PROFILE);
     writeFileSync(join(project, 'notes.txt'), 'to do\n');
     copyFileSync(AGENT, join(project, '.agent/agent.mjs'));
-    const git = (...args: string[]): string =>
-      execFileSync('git', args, { cwd: project, encoding: 'utf8' }).trim();
-    git('init', '-q', '-b', 'main');
-    git('config', 'user.name', 'A');
-    git('config', 'user.email', 'a@example.org');
-    git('add', '.');
-    git('commit', '-q', '-m', 'first');
+    const git = commitProject(project);
     const head = git('rev-parse', 'HEAD');
 
     expect(await near.run('host', 'add', 'far', server.destination)).toMatchObject({ code: 0 });

@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { Cuts } from '../fixtures/hosts/cuts.ts';
 import { SSHD, SshServer } from '../fixtures/hosts/ssh-server.ts';
+import { type GitIn, commitProject } from '../setup/git-project.ts';
 import { writeProject } from '../setup/profiles.ts';
 import { makeRunFolder } from '../setup/run-folders.ts';
 import { registerHome } from '../setup/run-homes.ts';
@@ -31,20 +32,11 @@ function farEnvironment(): Record<string, string> {
 }
 
 /** Writes the project of a person: a git repository with a profile and an agent. */
-async function writeRepository(
-  home: TestHome,
-): Promise<{ project: string; git: (...args: string[]) => string }> {
+async function writeRepository(home: TestHome): Promise<{ project: string; git: GitIn }> {
   const project = await writeProject(home.projects, { 'holdfast.yaml': PROFILE, 'notes.txt': 'to do\n' });
-  const git = (...args: string[]): string =>
-    execFileSync('git', args, { cwd: project, encoding: 'utf8' }).trim();
   execFileSync('mkdir', [join(project, '.agent')]);
   copyFileSync(AGENT, join(project, '.agent/agent.mjs'));
-  git('init', '-q', '-b', 'main');
-  git('config', 'user.name', 'A');
-  git('config', 'user.email', 'a@example.org');
-  git('add', '.');
-  git('commit', '-q', '-m', 'first');
-  return { project, git };
+  return { project, git: commitProject(project) };
 }
 
 /** Connects to the host by its name, and answers what ssh asks. */

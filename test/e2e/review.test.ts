@@ -1,8 +1,8 @@
-import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import type { Locator } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
+import { commitProject } from '../setup/git-project.ts';
 import { writeProject } from '../setup/profiles.ts';
 import { TestHome } from '../setup/test-home.ts';
 import { type User, journey } from './harness/user.ts';
@@ -73,13 +73,7 @@ test('a person reviews by keyboard what an agent changed, hands it to a reposito
       'old.txt': 'old\n',
       ...Object.fromEntries(MORE.map((name) => [name, 'plain\n'])),
     });
-    const git = (...command: string[]): string =>
-      execFileSync('git', command, { cwd: project, encoding: 'utf8' }).trim();
-    git('init', '-q', '-b', 'main');
-    git('config', 'user.name', 'A');
-    git('config', 'user.email', 'a@example.org');
-    git('add', '.');
-    git('commit', '-q', '-m', 'first');
+    const git = commitProject(project);
     const head = git('rev-parse', 'HEAD');
     await home.runOk(['deploy', project]);
     const created = await home.runJson(['session', 'create', 'writer', '--name', 'story']);
