@@ -169,8 +169,11 @@ export const LATE_REQUESTS = {
   /** Lets a person choose which. */
   pickSnapshotFile: { params: snapshot, result: nothing },
   pinSnapshot: { params: snapshot.extend({ pinned: z.boolean() }), result: nothing },
-  /** The person has seen what it changes. Not restored: the person lets running work go on. */
-  restoreSnapshot: { params: snapshot, result: z.object({ restored: z.boolean() }) },
+  /**
+   * `seen`: the totals that the person saw; where they differ by now, the person is asked again. Not restored: the person does not
+   * want it any more, or lets running work go on.
+   */
+  restoreSnapshot: { params: snapshot.extend({ seen: text }), result: z.object({ restored: z.boolean() }) },
   /** After the person has confirmed it. */
   deleteSnapshot: { params: snapshot, result: z.object({ deleted: z.boolean() }) },
   /** Opens the page of another session. */

@@ -115,8 +115,9 @@ export function lateHandlers(connection: Connection, session: string): LateReque
       await run('pinSnapshot', snapshot, pinned);
       return {};
     },
-    restoreSnapshot: async ({ snapshot }) => ({
-      restored: typeof (await run('restoreSnapshot', snapshot, true)) === 'string',
+    restoreSnapshot: async ({ snapshot, seen }) => ({
+      // Null: without a snapshot of the files before.
+      restored: (await run('restoreSnapshot', snapshot, seen)) !== undefined,
     }),
     deleteSnapshot: async ({ snapshot }) => ({ deleted: (await run('deleteSnapshot', snapshot)) === true }),
     openSession: async ({ session: other }) => {

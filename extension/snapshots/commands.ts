@@ -42,7 +42,7 @@ export class SnapshotCommands {
   get handlers() {
     return {
       'holdfast.createSnapshot': (target, label) => this.#create(target, label),
-      'holdfast.restoreSnapshot': (target, snapshot, isSeen) => this.#restore(target, snapshot, isSeen),
+      'holdfast.restoreSnapshot': (target, snapshot, seen) => this.#restore(target, snapshot, seen),
       'holdfast.forkSession': (target, snapshot, name) => this.#fork(target, snapshot, name),
       'holdfast.compareSnapshots': (target, a, b) => this.#compare(target, a, b),
       'holdfast.openSnapshot': (target, snapshot) => this.#open(target, snapshot),
@@ -80,19 +80,22 @@ export class SnapshotCommands {
     return id;
   }
 
-  /** Restores a snapshot after a preview of the changes, unless the person has seen one. Returns the snapshot of the files before. */
-  async #restore(target: unknown, given: unknown, isSeen: unknown): Promise<string | undefined> {
+  /**
+   * Restores a snapshot after a preview of the changes, unless the person has seen one with the same totals (`seen`, in words). Returns
+   * the snapshot of the files before, null without one; undefined if nothing was restored.
+   */
+  async #restore(target: unknown, given: unknown, seen: unknown): Promise<string | null | undefined> {
     const session = await this.#pick(target, 'Restore Snapshot');
     if (session === undefined) return undefined;
     const name = sanitize(sessionTitle(session));
     const snapshot = await pickSnapshot(this.#connection, session, { title: `Restore ${name}`, given });
     if (snapshot === undefined || snapshot === 'now') return undefined;
-    if (isSeen === true) return this.#restoreNow(session, snapshot.id);
     const { totals } = await this.#connection.call('snapshot/preview', {
       session: session.id,
       from: `snapshot:${snapshot.id}`,
       limit: 1,
     });
+    if (seen === formatTotals(totals)) return this.#restoreNow(session, snapshot.id);
     const RESTORE = 'Restore';
     const choice = await window.showWarningMessage(
       `Restore ${name} to “${sanitize(snapshotTitle(snapshot))}”?`,
@@ -108,7 +111,7 @@ export class SnapshotCommands {
     return this.#restoreNow(session, snapshot.id);
   }
 
-  async #restoreNow(session: Session, snapshot: string): Promise<string | undefined> {
+  async #restoreNow(session: Session, snapshot: string): Promise<string | null> {
     const name = sanitize(sessionTitle(session));
     const { undo } = await window.withProgress(
       { location: ProgressLocation.Notification, title: `Restoring ${name}` },
@@ -135,7 +138,7 @@ export class SnapshotCommands {
       if (choice === UNDO && undo !== null)
         void commands.executeCommand('holdfast.restoreSnapshot', session.id, undo);
     });
-    return undo ?? undefined;
+    return undo;
   }
 
   /** Creates a session with the files of a snapshot or the current files. Returns its id. */

@@ -22,10 +22,12 @@ interface Props {
   readonly to: string;
   /** The one of them whose files open as they were. */
   readonly snapshot: string;
+  /** Called with the totals, in words, when the list is drawn. */
+  readonly onShown?: (totals: string) => void;
 }
 
 /** The files that differ between two snapshots. Each opens as a difference, or as it was. */
-export function ChangeList({ model, from, to, snapshot }: Props) {
+export function ChangeList({ model, from, to, snapshot, onShown }: Props) {
   const [found, setFound] = useState<PageChanges | null>(null);
   const [why, setWhy] = useState<string | null>(null);
   const [cursor, setCursor] = useState<string | undefined>(undefined);
@@ -44,6 +46,9 @@ export function ChangeList({ model, from, to, snapshot }: Props) {
       isOver = true;
     };
   }, [model, from, to, cursor]);
+  useEffect(() => {
+    if (found !== null) onShown?.(found.totals);
+  }, [found]);
   if (why !== null) return <p role="status">{plain(why)}</p>;
   if (found === null) {
     return (

@@ -14,11 +14,13 @@ interface Props {
 export function RestorePreview({ model, snapshot, onClose }: Props) {
   const { id, missing } = snapshot;
   const [isRestoring, setRestoring] = useState(false);
+  const [seen, setSeen] = useState<string | null>(null);
   const box = useRef<HTMLElement>(null);
   useEffect(() => box.current?.focus(), []);
   const restore = async (): Promise<void> => {
+    if (seen === null) return;
     setRestoring(true);
-    const answer = await model.ask('restoreSnapshot', { snapshot: id });
+    const answer = await model.ask('restoreSnapshot', { snapshot: id, seen });
     setRestoring(false);
     if (answer?.restored === true) onClose();
   };
@@ -38,9 +40,9 @@ export function RestorePreview({ model, snapshot, onClose }: Props) {
         {missing > 0 &&
           ` This snapshot lacks ${formatCount(missing, 'file')} that could not be read: they stay as they are.`}
       </p>
-      <ChangeList model={model} from="now" to={id} snapshot={id} />
+      <ChangeList model={model} from="now" to={id} snapshot={id} onShown={setSeen} />
       <div class="actions">
-        <button class="primary" disabled={isRestoring} onClick={() => void restore()}>
+        <button class="primary" disabled={isRestoring || seen === null} onClick={() => void restore()}>
           {isRestoring ? 'Restoring…' : 'Restore'}
         </button>
         <button class="secondary" disabled={isRestoring} onClick={onClose}>

@@ -323,8 +323,20 @@ describe('the graph of snapshots', () => {
         name: 'openChange',
         params: { from: 'now', to: id(3), path: '/workspace/src/parser.ts', kind: 'modified' },
       },
-      { name: 'restoreSnapshot', params: { snapshot: id(3) } },
+      { name: 'restoreSnapshot', params: { snapshot: id(3), seen: CHANGES.totals } },
     ]);
+  });
+
+  test('a restore is possible only when the files that it changes are shown', async () => {
+    const compared = Promise.withResolvers<PageChanges>();
+    const view = await open({ answers: { changes: () => compared.promise } });
+    await view.getByRole('button', { name: 'Do number 3' }).click();
+    await view.getByRole('button', { name: 'Restore…' }).click();
+    const preview = view.getByRole('region', { name: 'Preview of the restore' });
+    await preview.getByText('Comparing…').waitFor();
+    await preview.getByRole('button', { name: 'Restore', exact: true, disabled: true }).waitFor();
+    compared.resolve(CHANGES);
+    await preview.getByRole('button', { name: 'Restore', exact: true, disabled: false }).waitFor();
   });
 
   test('a restore that was asked for in the conversation is previewed, however old its snapshot is', async () => {
@@ -348,7 +360,7 @@ describe('the graph of snapshots', () => {
     expect(namesOf('changes').at(-1)).toEqual({ from: 'now', to: id(7) });
     // One that was not done leaves the preview, also after the page was hidden.
     await preview.getByRole('button', { name: 'Restore', exact: true }).click();
-    await expect.poll(() => namesOf('restoreSnapshot')).toEqual([{ snapshot: id(7) }]);
+    await expect.poll(() => namesOf('restoreSnapshot')).toEqual([{ snapshot: id(7), seen: CHANGES.totals }]);
     await harness.reload();
     await harness.send('state', state());
     await preview.getByRole('button', { name: 'Restore', exact: true }).waitFor();
