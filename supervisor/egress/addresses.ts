@@ -37,21 +37,38 @@ for (const [network, prefix] of SPECIAL_IPV4) special.addSubnet(network, prefix,
 for (const [network, prefix] of SPECIAL_IPV6) special.addSubnet(network, prefix, 'ipv6');
 const global6 = new BlockList();
 global6.addSubnet(...GLOBAL_IPV6, 'ipv6');
-const hostLocal = new BlockList();
+/** What even a name that may be in a private network does not lead to. */
+const offLimits = new BlockList();
 for (const [network, prefix] of [
+  ['0.0.0.0', 8],
   ['127.0.0.0', 8],
   ['169.254.0.0', 16],
+  ['192.0.0.0', 24],
   ['224.0.0.0', 4],
+  ['240.0.0.0', 4],
+  // Metadata services of clouds outside the link-local range; the rest of 100.64.0.0/10 is used in private networks.
+  ['100.100.100.200', 32],
   ['168.63.129.16', 32],
 ] as const)
-  hostLocal.addSubnet(network, prefix, 'ipv4');
+  offLimits.addSubnet(network, prefix, 'ipv4');
 for (const [network, prefix] of [
   ['::', 96],
+  // NAT64, Teredo, 6to4: an embedded IPv4 address, which may be any of those above.
   ['64:ff9b::', 96],
+  ['64:ff9b:1::', 48],
+  ['2001::', 32],
+  ['2002::', 16],
+  // Metadata services among the unique-local addresses.
+  ['fd00:ec2::', 32],
+  ['fd00:42::42', 128],
+  ['fd20:ce::254', 128],
   ['fe80::', 10],
   ['ff00::', 8],
 ] as const)
-  hostLocal.addSubnet(network, prefix, 'ipv6');
+  offLimits.addSubnet(network, prefix, 'ipv6');
+/** Asked for IPv6 alone: it holds every IPv4 address too. An own address in this form would not be recognized. */
+const mapped = new BlockList();
+mapped.addSubnet('::ffff:0.0.0.0', 96, 'ipv6');
 /** Addresses of no machine, with which a system connects to itself. */
 const unspecified = new BlockList();
 unspecified.addSubnet('0.0.0.0', 8, 'ipv4');
@@ -73,9 +90,17 @@ export function isPublicAddress(address: string, own: () => ReadonlySet<string> 
   return !special4 && !special6 && !own().has(address);
 }
 
-/** Whether the address leads to this machine or to its nearest network alone: loopback, link-local (metadata among it), multicast. */
-export function isHostLocalAddress(address: string, own: () => ReadonlySet<string> = ownAddresses): boolean {
-  return hostLocal.check(address, isIPv4(address) ? 'ipv4' : 'ipv6') || own().has(address);
+/**
+ * Whether the address leads to this machine, its nearest network or a metadata service (loopback, link-local, multicast, those of
+ * clouds), or stands for another address, or for none: a name that may be in a private network does not lead there.
+ */
+export function isOffLimitsAddress(address: string, own: () => ReadonlySet<string> = ownAddresses): boolean {
+  const is4 = isIPv4(address);
+  return (
+    offLimits.check(address, is4 ? 'ipv4' : 'ipv6') ||
+    (!is4 && mapped.check(address, 'ipv6')) ||
+    own().has(address)
+  );
 }
 
 /** The current addresses of this machine's interfaces. */

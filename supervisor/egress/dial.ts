@@ -1,6 +1,6 @@
 import { connect, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { type EgressReason, HOST_MACHINE } from '../../protocol/egress.ts';
-import { isHostLocalAddress, isPublicAddress, isUnspecifiedAddress } from './addresses.ts';
+import { isOffLimitsAddress, isPublicAddress, isUnspecifiedAddress } from './addresses.ts';
 import { addressVerdict, decide, type Rule } from './decide.ts';
 import type { ResolveName } from './resolver.ts';
 
@@ -77,7 +77,7 @@ export async function resolveAllowedAddresses(
   const mayBePrivate = byName.allowed && byName.rule.mayBePrivate === true;
   const verdicts = found.slice(0, MOST_ADDRESSES).map((address) => {
     const verdict = addressVerdict(rules, address, port);
-    const isReachable = isPublicAddress(address) || (mayBePrivate && !isHostLocalAddress(address));
+    const isReachable = isPublicAddress(address) || (mayBePrivate && !isOffLimitsAddress(address));
     const passes = verdict === 'named' || (verdict === 'unnamed' && isReachable);
     // A host requested by its address has been decided already.
     const isDecided = address === host || isHostMachine;

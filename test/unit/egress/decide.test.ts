@@ -224,6 +224,28 @@ describe('an address', () => {
     ).rejects.toThrow();
   });
 
+  test('of a metadata service or of a translation is not dialed for such a name either', async () => {
+    const named = [{ ...allow('packages.test:4873'), mayBePrivate: true }];
+    const passes = (address: string): Promise<boolean> =>
+      resolveAllowedAddresses('packages.test', 4873, named, () => Promise.resolve([address])).then(
+        () => true,
+        () => false,
+      );
+    const dialed = async (addresses: readonly string[]): Promise<string[]> => {
+      const verdicts = await Promise.all(addresses.map(passes));
+      return addresses.filter((_, index) => verdicts[index]);
+    };
+    const never = [
+      ...['fd00:ec2::254', 'fd20:ce::254', 'fd00:42::42', '100.100.100.200', '192.0.0.192'],
+      // Each may stand for any IPv4 address.
+      ...['64:ff9b:1::a9fe:a9fe', '2002:a9fe:a9fe::1', '2001:0:1::1', '::ffff:10.0.0.1', '::ffff:a00:1'],
+      ...['0.1.2.3', '240.0.0.1', '255.255.255.255'],
+    ];
+    expect(await dialed(never)).toEqual([]);
+    const open = ['100.64.0.1', '100.100.100.199', '192.0.1.1', 'fd00:ec1::254', 'fd00:ec3::1', 'fd20::1'];
+    expect(await dialed(open)).toEqual(open);
+  });
+
   test('what is the address of no machine is never dialed: a system would reach itself with it', async () => {
     const none = (): Promise<readonly string[]> => Promise.resolve([]);
     for (const [address, rule] of [
