@@ -7,7 +7,13 @@ import type { Native } from './native.ts';
 import { identityOf, OpenFile, openRegular } from './open-file.ts';
 import { versionConflict } from './read.ts';
 import { openName, O_PATH, type Place } from './resolver.ts';
-import { unlinkTemporaryName, StagedFile, type TemporaryName, type TemporaryNames } from './staged-file.ts';
+import {
+  syncFile,
+  unlinkTemporaryName,
+  StagedFile,
+  type TemporaryName,
+  type TemporaryNames,
+} from './staged-file.ts';
 import { systemError } from './file-errors.ts';
 import { toFileStat } from './stat.ts';
 import { MAX_HASHED_BYTES, contentVersion, versionOf } from './version.ts';
@@ -43,6 +49,8 @@ export interface WriteTarget {
 export interface WriterOptions {
   readonly native: Native | null;
   readonly intents: WriteIntents;
+  /** For tests: puts what a descriptor names on the disk. */
+  readonly sync?: (fd: number) => Promise<void>;
 }
 
 /**
@@ -52,13 +60,16 @@ export interface WriterOptions {
 export class FileWriter {
   readonly #native: Native | null;
   readonly #intents: WriteIntents;
-  readonly #directories = new DirectorySyncs();
+  readonly #sync: (fd: number) => Promise<void>;
+  readonly #directories: DirectorySyncs;
   /** False once the file system has refused to swap names. */
   #canExchange: boolean;
 
-  constructor({ native, intents }: WriterOptions) {
+  constructor({ native, intents, sync = syncFile }: WriterOptions) {
     this.#native = native;
     this.#intents = intents;
+    this.#sync = sync;
+    this.#directories = new DirectorySyncs(sync);
     this.#canExchange = native !== null;
   }
 
@@ -135,6 +146,9 @@ export class FileWriter {
       const expected = await this.#expectedOf(current, text, precondition, version);
       if (expected === 'there already') {
         using file = openRegular(current, text);
+        // The write that put it there may not have got as far as the disk.
+        await this.#sync(file.fd);
+        await this.#directories.sync(place.directory);
         return await written(file, version, { created: false, hardlinked: false });
       }
       if (staged.isLost) break;

@@ -1,4 +1,5 @@
 import {
+  fstatSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
@@ -9,6 +10,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { Directory } from '../../../sidecar/files/directory.ts';
@@ -115,5 +117,37 @@ describe('a write while an agent changes the same file', () => {
     };
     expect(await write(folder, {}, { overwrite: true })).toBe('file_is_a_directory');
     expect(readdirSync(file)).toEqual([]);
+  });
+
+  test('a repeated write is answered when the content and the name of the first one are on the disk', async () => {
+    const native = await loadNative();
+    const begun: string[] = [];
+    let isFirst = true;
+    const first = Promise.withResolvers<undefined>();
+    /** The disk takes the entry of the first write only when it is told to. */
+    const sync = async (fd: number): Promise<void> => {
+      const isDirectory = fstatSync(fd).isDirectory();
+      begun.push(isDirectory ? 'directory' : readFileSync(`/proc/self/fd/${fd}`, 'utf8'));
+      if (!isDirectory || !isFirst) return;
+      isFirst = false;
+      await first.promise;
+    };
+    const intents = new WriteIntents(new TemporaryEntries(join(top, 'control')));
+    const resolver = new Resolver(root, native);
+    const target = { displayPath: '/workspace/a', locate: () => resolver.parent([Buffer.from('a')], true) };
+    const writer = new FileWriter({ native, intents, sync });
+    const answers: string[] = [];
+    const save = (name: string): Promise<void> =>
+      writer.write(target, ifOld, Buffer.from('new')).then(() => void answers.push(name));
+    const one = save('first');
+    await expect.poll(() => begun).toContain('directory');
+    const before = begun.length;
+    const again = save('repeated');
+    await expect.poll(() => begun.slice(before)).toEqual(['new']);
+    await sleep(20);
+    expect([answers, now()]).toEqual([[], 'new']);
+    first.resolve(undefined);
+    await Promise.all([one, again]);
+    expect(begun.slice(before)).toEqual(['new', 'directory']);
   });
 });
