@@ -12,6 +12,7 @@ import { ConversationSteps } from './conversation-steps.ts';
 import type { ConversationStore } from './conversation-store.ts';
 import type { LiveText } from './effects.ts';
 import { AcpMachine } from './machine.ts';
+import { isIdle, isLoading } from './opening.ts';
 import { UNREAD, UNSTOPPABLE, agentEndedOutcome, failedOutcome } from './outcomes.ts';
 import { type PromptCapabilities, promptOf } from './prompt.ts';
 import { AcpStateSchema, type AgentTurnOutcome, NO_CONVERSATION, type Wanted } from './state.ts';
@@ -204,17 +205,18 @@ export class AgentConversation {
     if (row.command !== command || mustStartOver) {
       // Another program has not had this conversation.
       this.#machine.state.conversationId = null;
+      this.#machine.state.fatalLoads = 0;
       this.#machine.state.kept = {};
       this.#machine.state.taken = {};
     }
     const isOther = row.command !== command || generation !== this.#launch.generation;
     this.#steps.changeRow({ command });
     if (processId === null) return;
-    // One that refused to begin, or was too late, never takes a prompt.
-    const { stage, pending } = this.#machine.state.connection ?? { stage: null, pending: [] };
-    const isIdle = stage === 'ready' && pending.every(({ what }) => what === 'set');
-    if (isOther || mustStartOver || !isIdle || !(await this.#process.isUsable(processId)))
-      await this.#process.drop(processId);
+    // One that refused to begin, or was too late, never takes a prompt. One that was loading may have loaded since.
+    const { connection } = this.#machine.state;
+    const mayBeIdle = isIdle(connection) || isLoading(connection);
+    const isUsable = !isOther && !mustStartOver && mayBeIdle && (await this.#process.isUsable(processId));
+    if (!isUsable || !isIdle(this.#machine.state.connection)) await this.#process.drop(processId);
   }
 
   async #follow(turnId: string, prompt: MakePrompt, stop: AbortSignal): Promise<void> {
@@ -329,6 +331,7 @@ export class AgentConversation {
     const tail = this.#steps.errors.tail();
     this.#machine.processEnded(
       canRestart ? null : agentEndedOutcome(status.exitCode, this.#launch.command[0] ?? '', tail),
+      status.state === 'ended',
     );
     await this.#process.forget(processId);
   }

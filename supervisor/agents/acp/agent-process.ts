@@ -124,7 +124,7 @@ export class AgentProcess {
 
   /** The next turn, or the rest of this one, has another process. */
   async drop(processId: string): Promise<void> {
-    this.#steps.machine.processEnded(null);
+    this.#steps.machine.processEnded(null, false);
     await this.forget(processId);
   }
 

@@ -185,9 +185,13 @@ export class AcpMachine {
     this.#outbox.request(connection, 'initialize', requests.initialize(this.#options.version), now);
   }
 
-  /** Its process is gone. `outcome`: of the turn, if it cannot go on with another process. */
-  processEnded(outcome: AgentTurnOutcome | null): void {
-    this.#opening.onProcessEnded();
+  /**
+   * Its process is gone. `outcome`: of the turn, if it cannot go on with another process. `isByItself`: nobody ended it, and its
+   * sandbox still runs. One that the kernel killed at the limit of memory counts as well: the same memory would kill the next one.
+   */
+  processEnded(outcome: AgentTurnOutcome | null, isByItself: boolean): void {
+    // After a cancel the kill of a process that does not stop cannot be told from an end of its own.
+    if (isByItself && this.state.turn?.isCancelled !== true) this.#opening.onProcessEndedByItself();
     // What it was set to last counts for the next process.
     this.#settings.report();
     this.#settings.keepOffered();

@@ -13,6 +13,17 @@ const SETTLE_MS = { silence: 150, most: 5000 } as const;
 /** Processes in a row that may end while they load a conversation; the next one begins a new conversation. */
 const FATAL_LOADS = 2;
 
+/** The agent has been asked for its memory of the conversation, and has not answered. */
+export function isLoading(connection: Connection | null): boolean {
+  return connection?.pending.some(({ what }) => what === 'load' || what === 'resume') === true;
+}
+
+/** The agent is idle, or repeats what it has loaded: it takes the prompt of a next turn. */
+export function isIdle(connection: Connection | null): boolean {
+  if (connection?.stage === 'settling') return true;
+  return connection?.stage === 'ready' && connection.pending.every(({ what }) => what === 'set');
+}
+
 /** From the first message of a process to its settings: the agent resumes or loads its conversation, or begins a new one. */
 export class Opening {
   readonly #state: AcpState;
@@ -107,10 +118,8 @@ export class Opening {
   }
 
   /** An agent that ends of its own memory would do so with every prompt. */
-  onProcessEnded(): void {
-    const { connection } = this.#state;
-    const isLoading = connection?.pending.some(({ what }) => what === 'load' || what === 'resume');
-    if (isLoading === true) this.#state.fatalLoads += 1;
+  onProcessEndedByItself(): void {
+    if (isLoading(this.#state.connection)) this.#state.fatalLoads += 1;
   }
 
   /** It goes on to replay what it has loaded. */
@@ -125,6 +134,7 @@ export class Opening {
   /** `why`: the agent does not know the conversation so far. */
   #openNew(connection: Connection, why: string, now: number): void {
     this.#state.conversationId = null;
+    this.#state.fatalLoads = 0;
     connection.how = connection.needsHandover ? 'handover' : 'new';
     connection.why = connection.needsHandover ? cutText(why, 2000) : null;
     this.#outbox.request(connection, 'new', requests.newSession(), now);

@@ -499,6 +499,33 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     },
   );
 
+  test('turns that are cancelled while the agent loads its memory cost nothing of it', async () => {
+    const given = givenConversation({ flags: ['--load'] });
+    await given.outcome(await given.prompt('say first'));
+    await given.replaceSandbox();
+    const hold = join(given.state, 'hold-load');
+    writeFileSync(hold, '');
+    const cancels = async () => {
+      const { length } = given.channel.started;
+      const turn = await given.prompt('say x');
+      await until(() => given.channel.started.length > length);
+      // It has been asked to load by then.
+      await sleep(500);
+      await given.cancel(turn);
+      expect((await given.outcome(turn)).status).toBe('cancelled');
+    };
+    for (let nth = 0; nth < 3; nth++) await cancels();
+    const { length } = given.channel.started;
+    // The last one goes on, and has loaded when the next prompt comes.
+    rmSync(hold);
+    await sleep(500);
+    const next = await given.prompt('recall');
+    expect((await given.outcome(next)).status).toBe('succeeded');
+    expect(given.connected(next)).toMatchObject({ how: 'loaded', why: null });
+    expect(given.said(next)).toBe('say first|recall');
+    expect(given.channel.started).toHaveLength(length);
+  });
+
   test('70 turns whose agent dies leave nothing behind', { timeout: 120_000 }, async () => {
     const given = givenConversation();
     for (let nth = 0; nth < 70; nth++) {

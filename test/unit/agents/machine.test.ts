@@ -2,7 +2,13 @@ import { expect, test } from 'vitest';
 import { PERMISSION_LIMITS } from '../../../protocol/permissions.ts';
 import type { Permissions } from '../../../protocol/profile.ts';
 import { AcpMachine } from '../../../supervisor/agents/acp/machine.ts';
-import { type BudgetLimits, NO_CONVERSATION } from '../../../supervisor/agents/acp/state.ts';
+import { agentEndedOutcome } from '../../../supervisor/agents/acp/outcomes.ts';
+import {
+  type AcpState,
+  type AgentTurnOutcome,
+  type BudgetLimits,
+  NO_CONVERSATION,
+} from '../../../supervisor/agents/acp/state.ts';
 
 const NO_BUDGET: BudgetLimits = { tokens: null, cost: null };
 
@@ -233,7 +239,7 @@ test('a question about the budget goes with the process, and the next one is ask
   const machine = givenPrompted(2 ** 30, {}, 'ask', { tokens: 5, cost: null });
   receive(machine, usage(6, 0));
   const [question] = machine.takeCommit().asked;
-  machine.processEnded(null);
+  machine.processEnded(null, true);
   expect(machine.takeCommit().settled).toMatchObject([{ id: question?.id, option: null }]);
   expect(machine.state.turn?.budget.question).toBeNull();
   expect(machine.isUnstoppable(1e9)).toBe(false);
@@ -242,7 +248,7 @@ test('a question about the budget goes with the process, and the next one is ask
   const stopped = givenPrompted(2 ** 30, {}, 'ask', { tokens: 5, cost: null });
   receive(stopped, usage(6, 0));
   stopped.answer(stopped.takeCommit().asked[0]?.id ?? '', answerOf('stop'));
-  stopped.processEnded(null);
+  stopped.processEnded(null, true);
   expect(stopped.outcome?.status).toBe('cancelled');
 });
 
@@ -254,4 +260,58 @@ test('a limit that an agent does not report against is said to have no effect', 
   const codes = machine.takeCommit().events.flatMap(({ data }) => ('code' in data ? [data.code] : []));
   expect(codes).toEqual(['unknown:limits.tokens', 'unknown:limits.cost']);
   expect(machine.outcome?.status).toBe('succeeded');
+});
+
+/** A machine whose turn waits while a new process loads the conversation that the last one had. */
+function givenLoading(state: AcpState): AcpMachine {
+  const machine = new AcpMachine(state, {
+    ...{ version: '0.0.0', permissions: 'ask', newPermissionId: () => 'perm-aaaaaaaaaaaaaaaa' },
+  });
+  const turn = { id: 'turn-aaaaaaaaaaaaaaaa', model: null, choices: [], limitBytes: 2 ** 30 };
+  machine.beginTurn({ ...turn, budget: NO_BUDGET }, 0);
+  machine.processStarted(0, true);
+  receive(machine, { id: 1, result: { protocolVersion: 1, agentCapabilities: { loadSession: true } } });
+  return machine;
+}
+
+const REMEMBERING: AcpState = { ...NO_CONVERSATION, conversationId: 'one' };
+const ENDED: AgentTurnOutcome = agentEndedOutcome(137, 'agent', '');
+
+/** What the machine asks of a process that has said what it can. */
+function askedOf(machine: AcpMachine): unknown {
+  const [, asked] = machine.takeCommit().lines.map((line): unknown => JSON.parse(line.toString()));
+  return (asked as { method?: unknown } | undefined)?.method;
+}
+
+test('an agent that ends of its own memory twice, such as by the limit of its memory, begins a new conversation', () => {
+  const first = givenLoading(REMEMBERING);
+  expect(askedOf(first)).toBe('session/load');
+  first.processEnded(ENDED, true);
+  const second = givenLoading(first.state);
+  expect(askedOf(second)).toBe('session/load');
+  second.processEnded(ENDED, true);
+  const third = givenLoading(second.state);
+  expect(askedOf(third)).toBe('session/new');
+  expect(third.state).toMatchObject({
+    conversationId: null,
+    fatalLoads: 0,
+    connection: { why: 'the agent ended 2 times while it loaded it' },
+  });
+});
+
+test('a process that was ended while it loaded leaves the conversation to the next one', () => {
+  let machine = givenLoading(REMEMBERING);
+  for (let nth = 0; nth < 3; nth++) {
+    // The next prompt drops the process of a cancelled turn; the last one goes with its sandbox.
+    if (nth < 2) machine.cancel();
+    machine.processEnded(nth === 2 ? ENDED : null, false);
+    expect(machine.state.fatalLoads).toBe(0);
+    machine = givenLoading(machine.state);
+  }
+  // The kill of a cancel is none of its own, even where it is reported as such.
+  machine.cancel();
+  machine.processEnded(ENDED, true);
+  machine = givenLoading(machine.state);
+  expect(askedOf(machine)).toBe('session/load');
+  expect(machine.state).toMatchObject({ conversationId: 'one', fatalLoads: 0 });
 });
