@@ -1,7 +1,8 @@
 /**
  * One read-write lock per lineage. Shared for all who rely on stored objects: readers, and the creation of a snapshot
  * from its first store request until its row is written. Exclusive for those who remove objects, while they move files.
- * Fair (first come, first served) and not reentrant.
+ * Shared uses go before an exclusive one that waits: the creation of a snapshot holds the lock while it waits for the
+ * session mutex, and whoever has that mutex may need the lock. Who removes objects has time. Not reentrant.
  */
 export class LineageLocks {
   readonly #locks = new Map<string, ReadWriteLock>();
@@ -30,28 +31,27 @@ export class LineageLocks {
 class ReadWriteLock {
   #holders = 0;
   #isExclusive = false;
-  readonly #waiting: { readonly exclusive: boolean; readonly grant: () => void }[] = [];
+  readonly #shared: (() => void)[] = [];
+  readonly #exclusive: (() => void)[] = [];
 
   get isFree(): boolean {
-    return this.#holders === 0 && this.#waiting.length === 0;
+    return this.#holders === 0 && this.#shared.length === 0 && this.#exclusive.length === 0;
   }
 
   async acquire(exclusive: boolean): Promise<void> {
-    if (this.#waiting.length === 0 && this.#isAvailable(exclusive)) this.#hold(exclusive);
-    else await new Promise<void>((grant) => this.#waiting.push({ exclusive, grant }));
+    if (this.#isAvailable(exclusive)) this.#hold(exclusive);
+    else await new Promise<void>((grant) => (exclusive ? this.#exclusive : this.#shared).push(grant));
   }
 
   release(exclusive: boolean): void {
     this.#holders -= 1;
     if (exclusive) this.#isExclusive = false;
-    for (
-      let next = this.#waiting[0];
-      next !== undefined && this.#isAvailable(next.exclusive);
-      next = this.#waiting[0]
-    ) {
-      this.#waiting.shift();
-      this.#hold(next.exclusive);
-      next.grant();
+    if (this.#holders > 0) return;
+    const isNextExclusive = this.#shared.length === 0;
+    const next = isNextExclusive ? this.#exclusive.splice(0, 1) : this.#shared.splice(0);
+    for (const grant of next) {
+      this.#hold(isNextExclusive);
+      grant();
     }
   }
 
