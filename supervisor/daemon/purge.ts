@@ -12,6 +12,7 @@ import { SidecarClient } from '../workspace/sidecar-client.ts';
 import { removeEngineObjects } from './engine-objects.ts';
 import type { Log } from '../base/log.ts';
 import type { Services } from './composition.ts';
+import { DRAIN_MS, within } from './within.ts';
 
 export interface PurgeOptions {
   readonly home: Home;
@@ -106,7 +107,10 @@ export class Purge {
     // Processes end with their containers; nothing may be started from here on.
     await services?.watchConnections.close();
     await services?.sessionRuntime.stop();
-    await services?.setups.stop();
+    // One that hangs ends with its containers, which are removed below.
+    await within(DRAIN_MS, services?.setups.stop()).catch((error: unknown) =>
+      log.warn('setups go on while their containers are removed', { error }),
+    );
     await services?.egressProxy.close();
     const removed = await removeEngineObjects(engine, ({ name }, error) => {
       log.warn('an image stays', { image: name, error });

@@ -18,12 +18,11 @@ import { Purge } from './purge.ts';
 import { removeEngineObjects, removeLeftoverHelpers } from './engine-objects.ts';
 import { openEngine, openServices, type Services } from './composition.ts';
 import { IdleShutdown } from './idle-shutdown.ts';
+import { DRAIN_MS, within } from './within.ts';
 
 /** `home-gone`: the home was removed, so its containers are removed too. `unneeded`: nobody needed the supervisor for a while. */
 export type ShutdownReason = 'stop' | 'handover' | 'signal' | 'purge' | 'home-gone' | 'unneeded';
 
-/** How long each step of the shutdown may take. The next supervisor finishes what did not end. */
-const DRAIN_MS = 10_000;
 /** How long the first client may wait for the first reconciliation. */
 const FIRST_SWEEP_MS = 3000;
 const PROTOCOL_SOCKET = 'supervisor.sock';
@@ -245,16 +244,5 @@ function open(
     if (!(error instanceof HoldfastError) || error.code !== 'home_damaged') throw error;
     log.child('daemon').warn('the database is damaged', { error });
     return { services: null, damage: error };
-  }
-}
-
-async function within(ms: number, work: Promise<unknown> | undefined): Promise<void> {
-  const timer = new AbortController();
-  try {
-    const late = sleep(ms, 'late', { signal: timer.signal }).catch(() => 'ended');
-    const first = await Promise.race([work, late]);
-    if (first === 'late') throw new HoldfastError('timeout', `It took longer than ${ms / 1000} s`);
-  } finally {
-    timer.abort();
   }
 }

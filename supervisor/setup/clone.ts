@@ -1,6 +1,7 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Profile } from '../../protocol/profile.ts';
 import type { Engine } from '../engine/port.ts';
+import { runBriefly } from './brief-exec.ts';
 import type { SetupCommand } from './setup-commands.ts';
 
 type Repository = NonNullable<NonNullable<Profile['workspace']>['repository']>;
@@ -50,16 +51,15 @@ export function isClone({ name }: SetupCommand): boolean {
   return name === CLONE;
 }
 
-/** Whether the sandbox, in which nothing else runs, can clone. */
-export async function hasGit(engine: Pick<Engine, 'exec'>, sandboxId: string): Promise<boolean> {
-  const exec = await engine.exec(sandboxId, {
-    execId: 'setup-git',
-    command: ['sh', '-c', 'command -v git'],
-    ...{ env: {}, cwd: '/', tty: null, stdin: false },
-  });
-  exec.stdout.resume();
-  exec.stderr?.resume();
-  return (await exec.exited) === 0;
+/** Whether the sandbox, in which nothing else runs, can clone. Its shell may be anything. Errors: those of `runBriefly`. */
+export async function hasGit(
+  engine: Pick<Engine, 'exec' | 'stopAgent'>,
+  sandboxId: string,
+  signal: AbortSignal,
+  limitMs?: number,
+): Promise<boolean> {
+  const asked = { execId: 'setup-git', command: ['sh', '-c', 'command -v git'] };
+  return (await runBriefly(engine, sandboxId, asked, signal, limitMs)) === 0;
 }
 
 export function gitMissingError(image: string): HoldfastError {

@@ -1,5 +1,6 @@
 import { IN_SANDBOX } from '../../sidecar/wire.ts';
 import type { Engine } from '../engine/port.ts';
+import { runBriefly } from './brief-exec.ts';
 import { leftSecretsError, type SecretFinding } from './secret-scan.ts';
 import type { SetupSecret } from './secret-parts.ts';
 import { SecretSearch } from './secret-search.ts';
@@ -49,21 +50,18 @@ export class SecretGate {
   }
 }
 
-/** Removes files of a sandbox in which nothing runs, as its user. */
+/** Removes files of a sandbox in which nothing runs, as its user. Errors: those of `runBriefly`. */
 export async function removeFiles(
-  engine: Pick<Engine, 'exec'>,
+  engine: Pick<Engine, 'exec' | 'stopAgent'>,
   sandboxId: string,
   paths: readonly string[],
+  signal: AbortSignal,
 ): Promise<void> {
-  const exec = await engine.exec(sandboxId, {
+  const removal = {
     execId: 'setup-removal',
     command: [BUSYBOX, 'sh', '-c', '"$0" xargs -0 "$0" rm -rf --', BUSYBOX],
-    ...{ env: {}, cwd: '/', tty: null, stdin: true },
-  });
-  exec.stdout.resume();
-  exec.stderr?.resume();
-  // By its standard input: an argument would be seen by every process.
-  exec.stdin.end(paths.map((path) => `${path}\0`).join(''));
+    input: paths.map((path) => `${path}\0`).join(''),
+  };
   // What it could not remove is found again.
-  await exec.exited;
+  await runBriefly(engine, sandboxId, removal, signal);
 }

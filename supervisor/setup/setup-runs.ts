@@ -112,7 +112,7 @@ export class SetupRuns {
     if (plan.steps.length === 0 || !plan.commands.some(isClone)) return false;
     await this.#requireUsable(row.baseImage, running);
     const clones = plan.commands.filter(isClone);
-    if (await hasGit(engine, row.id)) {
+    if (await hasGit(engine, row.id, running.signal)) {
       await this.#runIn(running, clones, null);
       return true;
     }
@@ -239,7 +239,7 @@ export class SetupRuns {
       if (unwanted.length === 0) return template;
       await templates.remove(row.id);
       await this.#requireUsable(image, running);
-      await removeFiles(engine, row.id, unwanted);
+      await removeFiles(engine, row.id, unwanted, signal);
       await engine.stopAgent(row.id, 0);
     }
   }
