@@ -177,13 +177,15 @@ class Handoff {
         const attributes = await this.#attributes(repository, onto, tree);
         await addWorktree(git, { worktree, branch, tree, attributes, changed });
       }
+      journal = { ...journal, state: 'made' };
+      // Without this note the next handoff would take back what this one made.
+      await journals.write(journal);
     } catch (error) {
       await this.#takeBack(git.withoutSignal(), journal);
       await journals.remove(journal.handoff);
       throw error;
     }
-    const finished = { ...journal, state: 'made' as const };
-    await journals.write(finished);
+    const finished = journal;
     const unrecorded = await this.#record.made(record, () => journals.write({ ...finished, recorded: true }));
     return { ...this.#result(), ...record, folder: worktree, merged: resolved.merged, unrecorded };
   }

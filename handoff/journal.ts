@@ -81,14 +81,20 @@ export class Journals {
   async write(journal: Journal): Promise<void> {
     await mkdir(this.#folder, { recursive: true, mode: 0o700 });
     const temporary = join(this.#folder, `.${journal.handoff}.${randomBytes(8).toString('hex')}`);
-    const file = await open(temporary, 'wx', 0o600);
     try {
-      await file.writeFile(JSON.stringify(journal));
-      await file.sync();
-    } finally {
-      await file.close();
+      const file = await open(temporary, 'wx', 0o600);
+      try {
+        await file.writeFile(JSON.stringify(journal));
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+      await rename(temporary, this.#path(journal.handoff));
+    } catch (error) {
+      // On a full disk nothing else would remove it.
+      await rm(temporary, { force: true });
+      throw error;
     }
-    await rename(temporary, this.#path(journal.handoff));
     const folder = await open(this.#folder, 'r');
     try {
       await folder.sync();
