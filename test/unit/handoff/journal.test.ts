@@ -12,7 +12,7 @@ afterEach(() => rm(common, { recursive: true }));
 
 test('a note that cannot be written leaves nothing', async () => {
   const journals = new Journals(common);
-  const journal = { handoff: 'hnd-aaaaaaaaaaaaaaaa' } as Journal;
+  const journal = { handoff: 'hand-aaaaaaaaaaaaaaaa' } as Journal;
   await journals.write(journal);
   const written = (await readdir(common, { recursive: true })).find((name) => name.includes(journal.handoff));
   const path = join(common, written ?? '');
