@@ -149,7 +149,6 @@ const LATE = [
   'history/format-transcript.ts',
   'home/home-page.ts',
   'hosts/ssh-question.ts',
-  'images/build-images.ts',
   'inbox/answer-permission.ts',
   'inbox/permission-labels.ts',
   'page/conversation-follower.ts',
