@@ -32,7 +32,9 @@ afterAll(async () => {
 
 const inside = async (script: string): Promise<string> =>
   home.runOk(['exec', session, '--', 'sh', '-c', script]);
-const readCopy = async () => CopySchema.parse(JSON.parse(await inside('cat /run/holdfast/manifest.json')));
+// A name where the copy is not yet in place may be a pipe, on which cat would wait for ever.
+const readCopy = async () =>
+  CopySchema.parse(JSON.parse(await inside('timeout 5 cat /run/holdfast/manifest.json')));
 const portsNow = async () =>
   ShownSchema.parse(await home.runJson(['manifest', 'show', session])).statement.predicate.ports;
 
