@@ -10,7 +10,7 @@ const RequestSchema = z.looseObject({
   stream: z.boolean().default(false),
   tools: z.array(z.looseObject({ function: z.looseObject({ name: z.string() }) })).default([]),
 });
-const SHELL_TOOLS = ['run_shell_command', 'bash', 'shell', 'Bash', 'exec_command', 'shell_command'];
+const SHELL_TOOLS = ['run_shell_command', 'bash', 'shell', 'Bash', 'exec_command', 'shell_command', 'exec'];
 
 /** As Anthropic's interface has it: what a tool returned is a part of a message of the user. */
 const BlockSchema = z.looseObject({ type: z.string() });
@@ -23,8 +23,15 @@ const MessagesSchema = z.looseObject({
 /** As OpenAI's responses have it: what a tool returned is an item of its own. */
 const ItemSchema = z.looseObject({ type: z.string().default('message'), role: z.string().default('') });
 const ToolSchema = z.looseObject({
+  type: z.string().default('function'),
   name: z.string().default(''),
+  description: z.string().default(''),
   parameters: z.looseObject({ properties: z.record(z.string(), z.looseObject({})).default({}) }).optional(),
+});
+/** The models of Codex get their tools as an item of the conversation, in groups. */
+const ToolGroupsSchema = z.looseObject({
+  type: z.literal('additional_tools'),
+  tools: z.array(z.looseObject({ name: z.string(), tools: z.array(ToolSchema) })),
 });
 const ResponsesSchema = z.looseObject({
   input: z.array(ItemSchema),
@@ -32,7 +39,13 @@ const ResponsesSchema = z.looseObject({
 });
 /** As Google's interface has it: what a tool returned is a part of a turn of the user. */
 const PartSchema = z.looseObject({ text: z.string().default('') });
+const AnswerSchema = z.looseObject({
+  type: z.string().transform((type) => type.toLowerCase()),
+  enum: z.array(z.unknown()).optional(),
+  properties: z.record(z.string(), z.unknown()).default({}),
+});
 const ContentsSchema = z.looseObject({
+  generationConfig: z.looseObject({ responseJsonSchema: z.unknown().optional() }).default({}),
   contents: z.array(z.looseObject({ role: z.string().default('user'), parts: z.array(PartSchema) })),
   tools: z
     .array(z.looseObject({ functionDeclarations: z.array(z.looseObject({ name: z.string() })).default([]) }))
@@ -40,6 +53,8 @@ const ContentsSchema = z.looseObject({
 });
 /** What an agent adds to a prompt by itself. */
 const REMINDER = /<system-reminder>[^]*?<\/system-reminder>/g;
+
+const CommandSchema = z.looseObject({ command: z.string().optional() });
 
 /** What the model does next. */
 interface Step {
@@ -176,7 +191,8 @@ function completeMessages(body: string, response: ServerResponse): void {
 const ABOUT_ITSELF = /^\s*<[a-z_]+[ >]/;
 
 function completeResponses(body: string, response: ServerResponse): void {
-  const { input, tools } = ResponsesSchema.parse(JSON.parse(body));
+  const { input, tools: plain } = ResponsesSchema.parse(JSON.parse(body));
+  const tools = [...plain, ...input.flatMap(toolsOfItem)];
   const textOfItem = (one: z.infer<typeof ItemSchema>): string =>
     textOf({ role: one.role, content: one['content'] ?? one['output'] });
   const last = input.findLastIndex(
@@ -198,10 +214,7 @@ function completeResponses(body: string, response: ServerResponse): void {
           id: `msg_${id}`,
           content: [{ type: 'output_text', text: text ?? '' }],
         }
-      : {
-          ...{ type: 'function_call', id: `fc_${id}`, call_id: `call_${id}`, name: call.name },
-          arguments: JSON.stringify(shellInput(call, tools)),
-        };
+      : { id: `fc_${id}`, call_id: `call_${id}`, ...callOf(call, tools) };
   response.writeHead(200, { 'content-type': 'text/event-stream' });
   const event = (type: string, data: object): void =>
     void response.write(`event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`);
@@ -213,9 +226,26 @@ function completeResponses(body: string, response: ServerResponse): void {
   response.end();
 }
 
+function toolsOfItem(item: z.infer<typeof ItemSchema>): z.infer<typeof ToolSchema>[] {
+  return (ToolGroupsSchema.safeParse(item).data?.tools ?? []).flatMap((group) => group.tools);
+}
+
+/** A call of the shell tool; where the agent offers no more than a tool that runs JavaScript, a script that calls it. */
+function callOf(call: NonNullable<Step['call']>, tools: readonly z.infer<typeof ToolSchema>[]): object {
+  const script = tools.find(({ type, name }) => type === 'custom' && name === call.name);
+  if (script === undefined)
+    return { type: 'function_call', name: call.name, arguments: JSON.stringify(shellInput(call, tools)) };
+  const { command: cmd = '' } = CommandSchema.parse(call.input);
+  const escalated = script.description.includes('require_escalated')
+    ? { sandbox_permissions: 'require_escalated', justification: 'as the prompt says' }
+    : {};
+  const input = `text(await tools.exec_command(${JSON.stringify({ cmd, ...escalated })}));`;
+  return { type: 'custom_tool_call', namespace: 'functions', name: call.name, input };
+}
+
 /** The arguments as this version of the tool takes them. What the agent's own sandbox would refuse is asked for at once. */
 function shellInput(call: NonNullable<Step['call']>, tools: readonly z.infer<typeof ToolSchema>[]): object {
-  const { command = '' } = z.looseObject({ command: z.string().optional() }).parse(call.input);
+  const { command = '' } = CommandSchema.parse(call.input);
   const properties = tools.find(({ name }) => name === call.name)?.parameters?.properties ?? {};
   return {
     ...('cmd' in properties
@@ -228,7 +258,7 @@ function shellInput(call: NonNullable<Step['call']>, tools: readonly z.infer<typ
 }
 
 function completeContents(body: string, isStream: boolean, response: ServerResponse): void {
-  const { contents, tools } = ContentsSchema.parse(JSON.parse(body));
+  const { contents, tools, generationConfig } = ContentsSchema.parse(JSON.parse(body));
   const textOfParts = ({ parts }: (typeof contents)[number]): string =>
     parts
       .map((part) => (part['functionResponse'] === undefined ? part.text : JSON.stringify(part)))
@@ -239,12 +269,16 @@ function completeContents(body: string, isStream: boolean, response: ServerRespo
     (one) => one.role === 'user' && !isResult(one) && !ABOUT_ITSELF.test(textOfParts(one)),
   );
   const lastContent = contents[last];
-  const { text, call } = nextStep(
-    lastContent === undefined ? '' : textOfParts(lastContent),
-    contents.map(textOfParts).join('\n'),
-    tools.flatMap(({ functionDeclarations }) => functionDeclarations.map(({ name }) => name)),
-    contents.slice(last + 1).some(isResult),
-  );
+  const { responseJsonSchema: schema } = generationConfig;
+  const { text, call }: Step =
+    schema === undefined
+      ? nextStep(
+          lastContent === undefined ? '' : textOfParts(lastContent),
+          contents.map(textOfParts).join('\n'),
+          tools.flatMap(({ functionDeclarations }) => functionDeclarations.map(({ name }) => name)),
+          contents.slice(last + 1).some(isResult),
+        )
+      : { text: JSON.stringify(anyOf(schema)) };
   const part = call === undefined ? { text } : { functionCall: { name: call.name, args: call.input } };
   const answer = JSON.stringify({
     candidates: [{ index: 0, content: { role: 'model', parts: [part] }, finishReason: 'STOP' }],
@@ -252,6 +286,16 @@ function completeContents(body: string, isStream: boolean, response: ServerRespo
   });
   response.writeHead(200, { 'content-type': isStream ? 'text/event-stream' : 'application/json' });
   response.end(isStream ? `data: ${answer}\n\n` : answer);
+}
+
+/** A value that fits this JSON Schema. Gemini CLI has a model choose the model of each prompt, and asks again until the answer fits. */
+function anyOf(schema: unknown): unknown {
+  const { type, enum: allowed, properties } = AnswerSchema.parse(schema);
+  if (allowed !== undefined) return allowed[0];
+  if (type === 'object')
+    return Object.fromEntries(Object.entries(properties).map(([name, one]) => [name, anyOf(one)]));
+  if (type === 'integer' || type === 'number') return 50;
+  return type === 'boolean' ? false : type === 'array' ? [] : 'as asked';
 }
 
 function textOf(message: z.infer<typeof MessageSchema> | undefined): string {
