@@ -257,14 +257,14 @@ export const EVENT_SCHEMAS = {
   /** A person decided. `paths`: the first of them. `revision`: of the review, after it. */
   'review.decided': z.object({
     reviewId: z.string(),
-    verdict: z.enum(['accept', 'reject']),
+    verdict: z.enum(['accept', 'reject', 'withdraw']),
     count: z.number().int().nonnegative(),
     paths: z.array(z.string()).max(100),
     revision: z.number().int().nonnegative(),
   }),
   'review.undone': z.object({
     reviewId: z.string(),
-    verdict: z.enum(['accept', 'reject']),
+    verdict: z.enum(['accept', 'reject', 'withdraw']),
     count: z.number().int().nonnegative(),
     revision: z.number().int().nonnegative(),
   }),

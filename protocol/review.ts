@@ -62,6 +62,8 @@ export const ReviewFileSchema = z.object({
   byHunk: z.boolean(),
   /** Paths below it that go with it: those of a folder that became a file, or the other way round. */
   below: count,
+  /** Where it is decided in part: how many of its hunks are accepted as a whole, and how many it has. */
+  hunks: z.object({ accepted: count, all: count }).optional(),
   risks: z.array(z.enum(RISKS)),
 });
 export type ReviewFile = z.infer<typeof ReviewFileSchema>;
@@ -117,6 +119,10 @@ export type Review = z.infer<typeof ReviewSchema>;
 export const VERDICTS = ['accept', 'reject'] as const;
 export const VerdictSchema = z.enum(VERDICTS);
 export type Verdict = z.infer<typeof VerdictSchema>;
+
+/** What a request does about changes: `withdraw` takes back what was decided about them, whenever that was. */
+export const ReviewActionSchema = z.enum([...VERDICTS, 'withdraw']);
+export type ReviewAction = z.infer<typeof ReviewActionSchema>;
 
 export const DecisionSchema = z.object({
   path: WorkspacePathSchema,
@@ -181,13 +187,13 @@ export const REVIEW_METHODS = {
     whenDamaged: 'refused',
   },
   /**
-   * Accepts or rejects. Either `decisions`, all of them or none, or `all`: everything that is not decided, if this
-   * `review` still has this `revision`. A rejected change is taken back in the workspace, unless the file has changed since:
-   * `conflict`.
+   * Accepts, rejects, or withdraws what was decided. Either `decisions`, all of them or none, or `all`: everything that is
+   * not decided, if this `review` still has this `revision`. A rejected change is taken back in the workspace, unless the file
+   * has changed since: `conflict`. What is withdrawn is to review again, and in the workspace again.
    */
   'review/decide': {
     params: session.extend({
-      verdict: VerdictSchema,
+      verdict: ReviewActionSchema,
       decisions: z.array(DecisionSchema).min(1).max(REVIEW_LIMITS.decisions).optional(),
       all: z.object({ review: z.string(), revision: count }).optional(),
       opId,
@@ -196,10 +202,13 @@ export const REVIEW_METHODS = {
     repeat: 'opId',
     whenDamaged: 'refused',
   },
-  /** Takes the last decision back; a rejected change returns into the workspace. `not_found` if nothing can be undone. */
+  /**
+   * Takes the last request of `review/decide` back, `verdict`; a rejected change returns into the workspace. `not_found` if
+   * nothing can be undone.
+   */
   'review/undo': {
     params: session.extend({ opId }),
-    result: reviewed.extend({ verdict: VerdictSchema, paths: count }),
+    result: reviewed.extend({ verdict: ReviewActionSchema, paths: count }),
     repeat: 'opId',
     whenDamaged: 'refused',
   },

@@ -4,6 +4,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import {
   type Decision,
   type Review,
+  type ReviewAction,
   type ReviewBase,
   type ReviewFile,
   REVIEW_LIMITS,
@@ -70,6 +71,7 @@ export function registerReview(registry: Registry): void {
   });
   registerReviewDiff(registry, review);
   for (const verdict of ['accept', 'reject'] as const) registerDecide(registry, review, verdict);
+  registerWithdraw(registry, review);
   registerUndo(registry, review);
   registerReviewComment(registry, review);
   registerReviewBlame(registry, review);
@@ -142,6 +144,24 @@ function registerDecide(registry: Registry, review: ReturnType<Registry['group']
   );
 }
 
+function registerWithdraw(registry: Registry, review: ReturnType<Registry['group']>): void {
+  const command = registry.command(review, {
+    usage: 'withdraw <session> <paths...>',
+    description: 'withdraw what was decided about paths, folders or hunks; they are to review again',
+    operands: ['session'],
+    examples: ['holdfast review withdraw default src/main.ts'],
+  });
+  registry.setAction(command, async (context, _options, session: string, paths: string[]) => {
+    const outcome = await decidePaths(context, session, 'withdraw', paths);
+    if (context.json) await context.printJson(outcome);
+    else {
+      await context.print(`${pluralize(outcome.decided, 'path')} to review again`);
+      await context.printHint(formatReviewCounts(outcome.review));
+    }
+    return undefined;
+  });
+}
+
 interface Outcome {
   readonly review: Review;
   readonly decided: number;
@@ -160,7 +180,7 @@ async function decideAll(context: Context, session: string, verdict: Verdict): P
 async function decidePaths(
   context: Context,
   session: string,
-  verdict: Verdict,
+  verdict: ReviewAction,
   typed: readonly string[],
 ): Promise<Outcome> {
   const { files } = await allFiles(context, session);
@@ -196,6 +216,12 @@ export function decisionsOf(typed: string, files: readonly ReviewFile[]): Decisi
   });
 }
 
+const UNDONE: Readonly<Record<ReviewAction, string>> = {
+  accept: 'no longer accepted',
+  reject: 'no longer rejected',
+  withdraw: 'decided as before',
+};
+
 function registerUndo(registry: Registry, review: ReturnType<Registry['group']>): void {
   const command = registry.command(review, {
     usage: 'undo <session>',
@@ -206,8 +232,7 @@ function registerUndo(registry: Registry, review: ReturnType<Registry['group']>)
     const undone = await context.call('review/undo', { session, opId: newOpId() }, { stage: 'Undoing' });
     if (context.json) await context.printJson(undone);
     else {
-      const what = undone.verdict === 'accept' ? 'accepted' : 'rejected';
-      await context.print(`${pluralize(undone.paths, 'path')} no longer ${what}`);
+      await context.print(`${pluralize(undone.paths, 'path')} ${UNDONE[undone.verdict]}`);
       await context.printHint(formatReviewCounts(undone.review));
     }
     return undefined;

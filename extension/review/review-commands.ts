@@ -3,7 +3,7 @@ import { ProgressLocation, Uri, commands, window } from 'vscode';
 import type { Memento } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Decision, ReviewFile, Verdict } from '../../protocol/review.ts';
+import type { Decision, ReviewAction, ReviewFile, Verdict } from '../../protocol/review.ts';
 import { REVIEW_LIMITS, ReviewBaseSchema } from '../../protocol/review.ts';
 import { formatCount } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
@@ -25,7 +25,16 @@ import type { ChosenBase } from './review-since.ts';
 import { hunkAt, inReviewOrder, isUndecided, partsIn } from './review-model.ts';
 
 const STATUS_MS = 5_000;
-const DONE: Readonly<Record<Verdict, string>> = { accept: 'accepted', reject: 'rejected' };
+const DONE: Readonly<Record<ReviewAction, string>> = {
+  accept: 'accepted',
+  reject: 'rejected',
+  withdraw: 'to review again',
+};
+const UNDONE: Readonly<Record<ReviewAction, string>> = {
+  accept: 'not accepted any more',
+  reject: 'not rejected any more',
+  withdraw: 'decided as before',
+};
 
 /** The commands of a review: what a person opens, decides and takes back. */
 export class ReviewCommands {
@@ -215,10 +224,7 @@ export class ReviewCommands {
       opId: randomUUID(),
     });
     await review.reload();
-    window.setStatusBarMessage(
-      `$(discard) ${formatCount(paths, 'change')} not ${DONE[verdict]} any more`,
-      STATUS_MS,
-    );
+    window.setStatusBarMessage(`$(discard) ${formatCount(paths, 'change')} ${UNDONE[verdict]}`, STATUS_MS);
     return paths;
   }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Decision, Review, Verdict } from '../../protocol/review.ts';
+import { type Decision, type Review, type ReviewAction, ReviewActionSchema } from '../../protocol/review.ts';
 import type { ObjectReader } from '../../snapshot-format/objects.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { KeyedMutex } from '../base/keyed-mutex.ts';
@@ -23,7 +23,7 @@ const UNDO = 'review.undo';
 /** How many paths an event names. */
 const TOLD_PATHS = 100;
 
-const ResultSchema = z.object({ count: z.int(), verdict: z.enum(['accept', 'reject']) });
+const ResultSchema = z.object({ count: z.int(), verdict: ReviewActionSchema });
 type Result = z.infer<typeof ResultSchema>;
 
 /** The paths that are written into the workspace, with their decisions before. Those after it are in the rows. */
@@ -43,7 +43,7 @@ export interface ReviewDecisionsOptions {
 }
 
 export interface DecideRequest {
-  readonly verdict: Verdict;
+  readonly verdict: ReviewAction;
   readonly decisions?: readonly Decision[] | undefined;
   readonly all?: { readonly review: string; readonly revision: number } | undefined;
   readonly opId?: string | undefined;
@@ -88,7 +88,7 @@ export class ReviewDecisions {
     session: SessionRow,
     opId: string | undefined,
     signal?: AbortSignal,
-  ): Promise<{ review: Review; verdict: Verdict; paths: number }> {
+  ): Promise<{ review: Review; verdict: ReviewAction; paths: number }> {
     const { mutex, operations } = this.#options;
     return await mutex.run(session.id, async () => {
       await this.finishPending(session.id);
@@ -149,6 +149,11 @@ export class ReviewDecisions {
       throw new HoldfastError('invalid_params', 'Name either decisions or all');
     }
     if (all !== undefined) {
+      if (verdict === 'withdraw') {
+        throw new HoldfastError('invalid_params', 'Decisions are withdrawn by path', {
+          why: '`all` means what is not decided',
+        });
+      }
       if (all.review !== row.id || all.revision !== row.revision) throw reviewMoved();
       const changes: Change[] = [];
       for (const unit of compared.units) {
@@ -165,7 +170,9 @@ export class ReviewDecisions {
       const unit = unitAt(compared, decision.path);
       if (unit.id !== decision.seen) throw changedSince(unit.key);
       const from = known.get(unit.key) ?? null;
-      const state = changes.get(unit.key)?.to ?? from;
+      const changed = changes.get(unit.key);
+      const state = changed === undefined ? from : changed.to;
+      if (verdict === 'withdraw' && stateOf(unit, state) === 'to-review') continue;
       const to = await this.#decided(unit, state, decision, verdict, reader);
       changes.set(unit.key, { unit, from, to });
     }
@@ -177,9 +184,9 @@ export class ReviewDecisions {
     unit: ReviewUnit,
     state: DecisionState | null,
     { hunks: ids, lines }: Decision,
-    verdict: Verdict,
+    verdict: ReviewAction,
     reader: ObjectReader,
-  ): Promise<DecisionState> {
+  ): Promise<DecisionState | null> {
     if (ids === undefined && lines === undefined) return decidePart(unit, state, 'whole', verdict, []);
     const text = await this.#options.reviews.textOf(unit, state, reader);
     if (text === null) {
@@ -214,9 +221,9 @@ export class ReviewDecisions {
   async #decidedRest(
     unit: ReviewUnit,
     state: DecisionState | null,
-    verdict: Verdict,
+    verdict: ReviewAction,
     reader: ObjectReader,
-  ): Promise<DecisionState> {
+  ): Promise<DecisionState | null> {
     const text =
       (state?.text ?? null) === null ? null : await this.#options.reviews.textOf(unit, state, reader);
     if (text === null) return decidePart(unit, state, 'whole', verdict, []);

@@ -5,7 +5,7 @@ import { isoTime } from '../base/iso-time.ts';
 import type { DecisionState } from '../store/reviews.ts';
 import type { OpenReview } from './reviews.ts';
 import { isDecidedByHunk, type ReviewUnit } from './review-units.ts';
-import { stateOf, type UnitHunk } from './unit-state.ts';
+import { countHunks, stateOf, type UnitHunk } from './unit-state.ts';
 
 /** The review as clients see it. */
 export function viewOf({ row, compared, decisions }: OpenReview): Review {
@@ -40,6 +40,7 @@ export function viewOf({ row, compared, decisions }: OpenReview): Review {
 
 export function fileView(unit: ReviewUnit, state: DecisionState | null): ReviewFile {
   const { before, after, origin } = unit;
+  const hunks = countHunks(unit, state);
   const sizeOf = (entry: TreeEntry | null): number | null => (entry?.type === 'file' ? entry.size : null);
   return {
     path: unit.key,
@@ -55,6 +56,7 @@ export function fileView(unit: ReviewUnit, state: DecisionState | null): ReviewF
     again: state?.again ?? false,
     byHunk: isDecidedByHunk(unit),
     below: unit.below,
+    ...(hunks === null ? {} : { hunks }),
     risks: [...unit.risks],
   };
 }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Hunk, ReviewState, Verdict } from '../../protocol/review.ts';
+import type { Hunk, ReviewAction, ReviewState, Verdict } from '../../protocol/review.ts';
 import type { DecisionState } from '../store/reviews.ts';
 import { type LineChange, lineStarts } from '../snapshots/patch/line-changes.ts';
 import {
@@ -73,24 +73,46 @@ export function textDecisions(
   return { ...(state?.text ?? undecidedText(changes)), mode };
 }
 
-/** The decisions of a path after another one; null where nothing is decided. */
+/** The decisions of a path after another one; null where nothing is decided any more. */
 export function decidePart(
   unit: ReviewUnit,
   state: DecisionState | null,
   part: DecidedPart,
-  verdict: Verdict,
+  action: ReviewAction,
   changes: readonly LineChange[],
-): DecisionState {
-  if (part === 'whole') return wholeState(verdict);
+): DecisionState | null {
+  const verdict = action === 'withdraw' ? null : action;
+  if (part === 'whole') return verdict === null ? null : wholeState(verdict);
   const before = textDecisions(state, changes);
   const { accepted, rejected } = decideLines(before, part.lines, verdict);
   const mode = part.mode ? verdict : before.mode;
-  return normalized(unit, {
+  const after = normalized(unit, {
     whole: null,
     mode: hasModePart(unit) ? mode : null,
     text: textOf({ changes: before.changes, accepted, rejected }),
     again: false,
   });
+  return stateOf(unit, after) === 'to-review' ? null : after;
+}
+
+/** How many hunks of a path that is decided in part are accepted as a whole; null for any other. */
+export function countHunks(
+  unit: ReviewUnit,
+  state: DecisionState | null,
+): { readonly accepted: number; readonly all: number } | null {
+  if (!state?.text) return null;
+  const summarized = stateOf(unit, state);
+  if (summarized !== 'partial' && summarized !== 'mixed') return null;
+  const { changes, accepted } = state.text;
+  const taken = changes.filter((change) => {
+    const lines = linesOf([change]);
+    return countLines(intersectLines(accepted, lines)) === countLines(lines);
+  });
+  const isAttributes = hasModePart(unit);
+  return {
+    accepted: taken.length + (isAttributes && state.mode === 'accept' ? 1 : 0),
+    all: changes.length + (isAttributes ? 1 : 0),
+  };
 }
 
 /** Where all parts have the same verdict, the path has it as a whole. */

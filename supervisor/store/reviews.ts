@@ -1,5 +1,10 @@
 import { z } from 'zod';
-import { ReviewBaseSchema, ReviewFileIdSchema, VerdictSchema } from '../../protocol/review.ts';
+import {
+  ReviewActionSchema,
+  ReviewBaseSchema,
+  ReviewFileIdSchema,
+  VerdictSchema,
+} from '../../protocol/review.ts';
 import { RootHashSchema } from '../../snapshot-format/sidecar-calls.ts';
 import { count, json, parseRow, time, toColumn, toJson } from './columns.ts';
 import type { Database } from './database.ts';
@@ -64,7 +69,7 @@ export type EarlierDecision = z.output<typeof EarlierDecisionSchema>;
 
 const StepRowSchema = z.object({
   seq: count,
-  verdict: VerdictSchema,
+  verdict: ReviewActionSchema,
   before: json(z.array(EarlierDecisionSchema)),
 });
 export type ReviewStep = z.output<typeof StepRowSchema>;

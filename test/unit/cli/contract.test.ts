@@ -64,6 +64,7 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
   ['review diff', '<session> [path]', '--no-pager'],
   ['review accept', '<session> [paths...]', '--all'],
   ['review reject', '<session> [paths...]', '--all'],
+  ['review withdraw', '<session> <paths...>'],
   ['review undo', '<session>'],
   ['review comment', '<session> [place] [text]', '--side', '--send', '--remove'],
   ['review blame', '<session> <file>', '--no-pager'],

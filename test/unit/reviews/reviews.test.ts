@@ -1,106 +1,7 @@
-import { describe, expect, onTestFinished, test } from 'vitest';
-import { HoldfastError } from '../../../protocol/errors.ts';
-import { formatPath } from '../../../protocol/paths.ts';
-import type { Review, ReviewFile, Verdict } from '../../../protocol/review.ts';
-import { randomIds } from '../../../supervisor/base/ids.ts';
-import { KeyedMutex } from '../../../supervisor/base/keyed-mutex.ts';
-import { KeyedReadWriteLock } from '../../../supervisor/base/keyed-read-write-lock.ts';
-import { ReviewDecisions } from '../../../supervisor/reviews/review-decisions.ts';
-import { ReviewTrees } from '../../../supervisor/reviews/review-trees.ts';
-import { ReviewReader } from '../../../supervisor/reviews/review-reader.ts';
-import { Reviews } from '../../../supervisor/reviews/reviews.ts';
+import { describe, expect, test } from 'vitest';
+import type { Verdict } from '../../../protocol/review.ts';
 import { SnapshotFiles } from '../../../supervisor/snapshots/files/snapshot-files.ts';
-import { TextComparison } from '../../../supervisor/reviews/text-comparison.ts';
-import type { Item, Replacement, WorkspaceChanges } from '../../../supervisor/reviews/workspace-changes.ts';
-import { NO_HEADS, snapshotFixture } from '../../fixtures/snapshots/snapshot-fixture.ts';
-import type { SmallTree } from '../../fixtures/snapshots/small-tree.ts';
-
-/** The files of a workspace in memory, in place of a sidecar's. */
-class FakeWorkspace {
-  readonly written = new Map<string, string | null>();
-  /** Paths that the agent has changed meanwhile. */
-  readonly moved = new Set<string>();
-  /** The supervisor dies before it writes this path. */
-  diesAt: string | null = null;
-
-  readonly check: WorkspaceChanges['check'] = (_session, { path }) =>
-    this.moved.has(formatPath(path))
-      ? Promise.reject(new HoldfastError('conflict', 'changed'))
-      : Promise.resolve();
-
-  readonly apply: WorkspaceChanges['apply'] = (_session, { path, to }: Replacement) => {
-    const key = formatPath(path);
-    if (this.diesAt === key) return new Promise(() => undefined);
-    if (this.moved.has(key)) return Promise.reject(new HoldfastError('conflict', 'changed'));
-    const text = (item: Item): string | null =>
-      item?.type === 'file' ? item.bytes.toString() : (item?.type ?? null);
-    this.written.set(key, text(to));
-    return Promise.resolve();
-  };
-}
-
-function fixture() {
-  const base = snapshotFixture();
-  const workspace = new FakeWorkspace();
-  const texts = new TextComparison('/nonexistent/worker');
-  onTestFinished(() => texts.close());
-  /** As the next supervisor has them. */
-  const services = () => {
-    const shared = {
-      ...base,
-      rows: base.reviewRows,
-      mutex: new KeyedMutex(),
-      texts,
-      trees: new ReviewTrees(base),
-      ids: randomIds,
-      now: Date.now,
-      heads: NO_HEADS,
-      workspace: workspace as unknown as WorkspaceChanges,
-      writeLock: new KeyedReadWriteLock(),
-    };
-    const reviews = new Reviews(shared);
-    const decisions = new ReviewDecisions({ ...shared, reviews });
-    reviews.beforeUse.add((id) => decisions.finishPending(id));
-    return { reviews, decisions, reader: new ReviewReader(reviews) };
-  };
-  let current = services();
-  const session = () => base.session();
-  const files = async (): Promise<ReviewFile[]> => (await current.reader.files(session(), {})).files;
-  const file = async (path: string): Promise<ReviewFile> => {
-    const found = (await files()).find((one) => one.path === `/workspace/${path}`);
-    if (found === undefined) throw new Error(`no ${path}`);
-    return found;
-  };
-  return {
-    ...base,
-    workspace,
-    restart: () => {
-      current = services();
-    },
-    open: async (tree: SmallTree, from?: Parameters<Reviews['open']>[1]): Promise<Review> => {
-      base.sidecar.tree = tree;
-      return await current.reviews.open(session(), from, {});
-    },
-    reviews: () => current.reviews,
-    decisions: () => current.decisions,
-    files,
-    file,
-    decide: async (verdict: Verdict, ...paths: string[]) => {
-      const decisions = [];
-      for (const path of paths) {
-        const { path: full, id: seen } = await file(path);
-        decisions.push({ path: full, seen });
-      }
-      return await current.decisions.decide(session(), { verdict, decisions });
-    },
-    hunks: async (path: string) => (await current.reader.file(session(), `/workspace/${path}`)).hunks,
-    read: async (path: string, side: 'base' | 'target' | 'accepted') =>
-      (await current.reader.read(session(), { path: `/workspace/${path}`, side })).bytes.toString(),
-    tree: () => current.reviews.tree(session()),
-    states: async () =>
-      Object.fromEntries((await files()).map(({ path, state }) => [path.slice('/workspace/'.length), state])),
-  };
-}
+import { reviewFixture } from '../../fixtures/reviews/review-fixture.ts';
 
 const lines = (...all: (string | number)[]): string => all.map((line) => `${line}\n`).join('');
 const BEFORE = { a: lines(1, 2, 3, 4, 5, 6, 7, 8), gone: 'gone\n', same: 'same\n' };
@@ -108,12 +9,12 @@ const AFTER = { a: lines(1, 'two', 3, 4, 5, 6, 'seven', 8), made: 'made\n', same
 
 describe('a review', () => {
   test('without anything to compare with is refused', async () => {
-    const { open } = fixture();
+    const { open } = reviewFixture();
     await expect(open(BEFORE)).rejects.toMatchObject({ code: 'not_found' });
   });
 
   test('all accepted is the target, nothing the base; the tree stays for collection', async () => {
-    const at = fixture();
+    const at = reviewFixture();
     at.sidecar.tree = BEFORE;
     const { row: first } = await at.take();
     const opened = await at.open(AFTER);
@@ -131,7 +32,7 @@ describe('a review', () => {
   });
 
   test('hunks are decided one by one, and the accepted tree has exactly those', async () => {
-    const at = fixture();
+    const at = reviewFixture();
     at.sidecar.tree = BEFORE;
     await at.take();
     await at.open(AFTER);
@@ -159,7 +60,7 @@ describe('a review', () => {
   });
 
   test('lines of a hunk are decided one by one, and only those that are in it', async () => {
-    const at = fixture();
+    const at = reviewFixture();
     at.sidecar.tree = { a: lines(1, 2, 3) };
     await at.take();
     await at.open({ a: lines(1, 'x', 'y', 'z', 3) });
@@ -196,7 +97,7 @@ describe('a review', () => {
   });
 
   test('what a hostile client asks for, or an agent does meanwhile, leaves the accepted tree as it is', async () => {
-    const at = fixture();
+    const at = reviewFixture();
     at.sidecar.tree = BEFORE;
     await at.take();
     await at.open(AFTER);
@@ -241,7 +142,7 @@ describe('a review', () => {
   });
 
   test('decisions survive a restart, and can be taken back', async () => {
-    const at = fixture();
+    const at = reviewFixture();
     at.sidecar.tree = BEFORE;
     await at.take();
     await at.open(AFTER);
@@ -254,7 +155,7 @@ describe('a review', () => {
   });
 
   test('what the person cannot have seen is refused', async () => {
-    const at = fixture();
+    const at = reviewFixture();
     at.sidecar.tree = BEFORE;
     await at.take();
     await at.open(AFTER);
@@ -277,7 +178,7 @@ describe('a review', () => {
   });
 
   test('what changes after acceptance is to be reviewed again, and marked so', async () => {
-    const at = fixture();
+    const at = reviewFixture();
     at.sidecar.tree = BEFORE;
     await at.take();
     await at.open(AFTER);
@@ -291,7 +192,7 @@ describe('a review', () => {
   });
 
   test('a file that was accepted and became a folder is not accepted any more', async () => {
-    const at = fixture();
+    const at = reviewFixture();
     at.sidecar.tree = BEFORE;
     await at.take();
     await at.open(AFTER);
@@ -305,7 +206,7 @@ describe('a review', () => {
 
 describe('rejecting', () => {
   test('writes the base back, and undo the target', async () => {
-    const at = fixture();
+    const at = reviewFixture();
     at.sidecar.tree = BEFORE;
     await at.take();
     await at.open(AFTER);
@@ -326,7 +227,7 @@ describe('rejecting', () => {
   });
 
   test('a file that changed since is left alone, and nothing is decided', async () => {
-    const at = fixture();
+    const at = reviewFixture();
     at.sidecar.tree = BEFORE;
     await at.take();
     await at.open(AFTER);
@@ -337,7 +238,7 @@ describe('rejecting', () => {
   });
 
   test('a supervisor that died while it wrote: the next one goes on, once', async () => {
-    const at = fixture();
+    const at = reviewFixture();
     at.sidecar.tree = BEFORE;
     await at.take();
     await at.open(AFTER);
@@ -360,7 +261,7 @@ describe('rejecting', () => {
   });
 
   test('what was rejected and is there again is to be reviewed', async () => {
-    const at = fixture();
+    const at = reviewFixture();
     at.sidecar.tree = BEFORE;
     await at.take();
     await at.open(AFTER);
@@ -370,8 +271,73 @@ describe('rejecting', () => {
   });
 });
 
+describe('withdrawing', () => {
+  test('makes paths to review again, whenever they were decided, and can be undone itself', async () => {
+    const at = reviewFixture();
+    at.sidecar.tree = BEFORE;
+    await at.take();
+    await at.open(AFTER);
+    await at.decide('accept', 'a');
+    await at.decide('reject', 'made');
+    await at.decide('accept', 'gone');
+    const { decided, review } = await at.decide('withdraw', 'a', 'made');
+    expect(decided).toBe(2);
+    expect(review.counts).toMatchObject({ toReview: 2, accepted: 1, rejected: 0 });
+    expect(at.workspace.written.get('/workspace/made')).toBe('made\n');
+    expect(await at.read('a', 'accepted')).toBe(BEFORE.a);
+    // What nobody decided stays as it is, and is not counted.
+    expect((await at.decide('withdraw', 'a')).decided).toBe(0);
+    at.restart();
+    expect(await at.decisions().undo(at.session(), undefined)).toMatchObject({
+      verdict: 'withdraw',
+      paths: 2,
+    });
+    expect(await at.states()).toEqual({ a: 'accepted', gone: 'accepted', made: 'rejected' });
+    expect(at.workspace.written.get('/workspace/made')).toBeNull();
+  });
+
+  test('takes single hunks, and a path counts its hunks while it is decided in part', async () => {
+    const at = reviewFixture();
+    at.sidecar.tree = BEFORE;
+    await at.take();
+    await at.open(AFTER);
+    expect(await at.file('a')).not.toHaveProperty('hunks');
+    await at.decide('accept', 'a');
+    expect(await at.file('a')).not.toHaveProperty('hunks');
+    const { path, id: seen } = await at.file('a');
+    const [first, second] = (await at.hunks('a')).map(({ id }) => id);
+    const withdraw = (hunk = '') =>
+      at
+        .decisions()
+        .decide(at.session(), { verdict: 'withdraw', decisions: [{ path, seen, hunks: [hunk] }] });
+    await withdraw(first);
+    expect(await at.file('a')).toMatchObject({ state: 'partial', hunks: { accepted: 1, all: 2 } });
+    expect(await at.read('a', 'accepted')).toBe(lines(1, 2, 3, 4, 5, 6, 'seven', 8));
+    await withdraw(second);
+    expect(await at.file('a')).toMatchObject({ state: 'to-review' });
+    const { id, counts } = await at.reviews().show(at.session());
+    expect(counts).toMatchObject({ toReview: 3, partial: 0 });
+    expect(at.reviewRows.countDecided(id)).toEqual({ accepted: 0, rejected: 0, partly: 0 });
+  });
+
+  test('of a version that the person did not see is refused, and so is everything at once', async () => {
+    const at = reviewFixture();
+    at.sidecar.tree = BEFORE;
+    await at.take();
+    await at.open(AFTER);
+    await at.decide('accept', 'a', 'made');
+    const { path, id: seen } = await at.file('a');
+    await at.open({ ...AFTER, a: lines(1, 'two', 3, 4, 5, 6, 'eight', 8) });
+    const withdraw = (what: object) => at.decisions().decide(at.session(), { verdict: 'withdraw', ...what });
+    await expect(withdraw({ decisions: [{ path, seen }] })).rejects.toMatchObject({ code: 'conflict' });
+    const { id: review, revision } = await at.reviews().show(at.session());
+    await expect(withdraw({ all: { review, revision } })).rejects.toMatchObject({ code: 'invalid_params' });
+    expect(await at.states()).toMatchObject({ a: 'partial', made: 'accepted' });
+  });
+});
+
 test('the next review begins with what the last one accepted', async () => {
-  const at = fixture();
+  const at = reviewFixture();
   at.sidecar.tree = BEFORE;
   await at.take();
   await at.open(AFTER);
