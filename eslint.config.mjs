@@ -62,6 +62,19 @@ export default defineConfig(
     },
   },
   {
+    files: ['extension/**/*.ts'],
+    ignores: ['extension/base/progress.ts'],
+    rules: {
+      'no-restricted-syntax': [
+        'error',
+        {
+          selector: "MemberExpression[object.name='ProgressLocation'][property.name='Notification']",
+          message: 'Use notifyProgress of base/progress.ts, after which messages are seen.',
+        },
+      ],
+    },
+  },
+  {
     files: ['**/*.mjs', '**/*.cjs', '**/*.js'],
     languageOptions: { globals: nodeGlobals },
   },

@@ -2,7 +2,6 @@ import {
   Diagnostic,
   DiagnosticSeverity,
   Position,
-  ProgressLocation,
   Range,
   commands,
   languages,
@@ -16,6 +15,7 @@ import {
 } from 'vscode';
 import type { CheckSubject } from '../../protocol/checks.ts';
 import type { Session } from '../../protocol/entities.ts';
+import { notifyProgress } from '../base/progress.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
@@ -119,9 +119,8 @@ export class CheckRuns implements Disposable {
     }
     this.clearProblems(session.id);
     let cached = 0;
-    const results = await window.withProgress(
+    const results = await notifyProgress(
       {
-        location: ProgressLocation.Notification,
         title: `Running checks${ON[of]} in ${sanitize(sessionTitle(session))}`,
         cancellable: true,
       },

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { ProgressLocation, Uri, window } from 'vscode';
+import { Uri, window } from 'vscode';
 import type { Memento } from 'vscode';
 import { type HandoffResult, applyHandoff } from '../../handoff/handoff.ts';
 import { type HandoffPlan, type PlanOptions, planHandoff } from '../../handoff/plan.ts';
@@ -13,6 +13,7 @@ import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { HANDOFF_TARGETS, type HandoffTarget } from '../../protocol/handoff.ts';
 import { formatCount } from '../base/format.ts';
+import { notifyProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { Connection } from '../connection/connection.ts';
 import { TARGETS, describeLeftOut } from './plan-text.ts';
@@ -132,18 +133,15 @@ async function withCancel<T>(
   title: string,
   work: (signal: AbortSignal, onProgress: (stage: string) => void) => Promise<T>,
 ): Promise<T> {
-  return await window.withProgress(
-    { location: ProgressLocation.Notification, title, cancellable: true },
-    async (progress, token) => {
-      const cancelled = new AbortController();
-      const listener = token.onCancellationRequested(() => cancelled.abort());
-      try {
-        return await work(cancelled.signal, (stage) => progress.report({ message: sanitize(stage) }));
-      } finally {
-        listener.dispose();
-      }
-    },
-  );
+  return await notifyProgress({ title, cancellable: true }, async (progress, token) => {
+    const cancelled = new AbortController();
+    const listener = token.onCancellationRequested(() => cancelled.abort());
+    try {
+      return await work(cancelled.signal, (stage) => progress.report({ message: sanitize(stage) }));
+    } finally {
+      listener.dispose();
+    }
+  });
 }
 
 /** The paths that the person lets out of quarantine: nothing is chosen beforehand, and what is needs a yes of its own. */

@@ -1,8 +1,9 @@
-import { ProgressLocation, commands, window } from 'vscode';
+import { commands, window } from 'vscode';
 import { recordUndone } from '../../handoff/record.ts';
 import type { Repository } from '../../handoff/repository.ts';
 import { undoableHandoffs, undoHandoff } from '../../handoff/undo.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { notifyProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { HandoffHost } from './hand-off.ts';
 import { chooseRepository, openChosen } from './repository-choice.ts';
@@ -19,7 +20,7 @@ export async function undoInRepository(
   const named = handoff ?? (await confirmNewest(repository));
   if (named === undefined) return undefined;
   const undo = async (force: boolean) =>
-    await window.withProgress({ location: ProgressLocation.Notification, title: 'Undoing the handoff' }, () =>
+    await notifyProgress({ title: 'Undoing the handoff' }, () =>
       undoHandoff(repository, { handoff: named, force }),
     );
   const { journal, keptRef } = await undo(false).catch(async (error: unknown) => {

@@ -1,11 +1,12 @@
 import { join } from 'node:path';
-import { ProgressLocation, commands, window } from 'vscode';
+import { commands, window } from 'vscode';
 import type { CancellationToken } from 'vscode';
 import { formatDestination, parseDestination } from '../../hosts/base/destination.ts';
 import { HostList, suggestHostName } from '../../hosts/base/host-list.ts';
 import { ensureHostImages } from '../../hosts/connector/host-images.ts';
 import { isRefusedByMachine } from '../../hosts/far/survey.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { notifyProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
@@ -145,17 +146,14 @@ export class HostCommands {
     host: HostConnection,
     run: (report: Report, signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
-    return window.withProgress(
-      { location: ProgressLocation.Notification, title, cancellable: true },
-      async (progress, token) => {
-        const cancelling = new AbortController();
-        token.onCancellationRequested(() => cancelling.abort());
-        const work = run((stage) => progress.report({ message: sanitize(stage) }), cancelling.signal);
-        // It ends later than the progress that nobody watches any more.
-        work.catch(() => undefined);
-        return Promise.race([work, cancelled(token, host)]);
-      },
-    );
+    return notifyProgress({ title, cancellable: true }, async (progress, token) => {
+      const cancelling = new AbortController();
+      token.onCancellationRequested(() => cancelling.abort());
+      const work = run((stage) => progress.report({ message: sanitize(stage) }), cancelling.signal);
+      // It ends later than the progress that nobody watches any more.
+      work.catch(() => undefined);
+      return Promise.race([work, cancelled(token, host)]);
+    });
   }
 }
 

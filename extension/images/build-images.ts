@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { ProgressLocation, commands, window, workspace } from 'vscode';
+import { commands, window, workspace } from 'vscode';
 import type { CancellationToken, LogOutputChannel } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { notifyProgress } from '../base/progress.ts';
 import type { SupervisorProgram } from '../connection/supervisor-program.ts';
 
 const NEW_SESSION = 'New Session';
@@ -24,9 +25,8 @@ export interface BuildImagesOptions {
  * them on this machine. Errors: `image_not_found` with what is missing and what to do; `cancelled`.
  */
 export async function buildImages(options: BuildImagesOptions): Promise<boolean> {
-  await window.withProgress(
-    { location: ProgressLocation.Notification, title: "Building Holdfast's images", cancellable: true },
-    (progress, token) => run(options, token, (message) => progress.report({ message })),
+  await notifyProgress({ title: "Building Holdfast's images", cancellable: true }, (progress, token) =>
+    run(options, token, (message) => progress.report({ message })),
   );
   void window
     .showInformationMessage("Holdfast's images are ready.", NEW_SESSION)

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { ProgressLocation, Uri, commands, window } from 'vscode';
+import { Uri, commands, window } from 'vscode';
 import type { Memento } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Decision, ReviewAction, ReviewFile, Verdict } from '../../protocol/review.ts';
 import { REVIEW_LIMITS, ReviewBaseSchema } from '../../protocol/review.ts';
 import { formatCount } from '../base/format.ts';
+import { notifyProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
@@ -96,9 +97,8 @@ export class ReviewCommands {
     const isNew = this.#reviews.of(session.id) === undefined;
     const review = this.#reviews.open(session);
     try {
-      await window.withProgress(
-        { location: ProgressLocation.Notification, title: `Reviewing ${titleOf(session)}` },
-        (progress) => review.refresh(base, (message) => progress.report({ message })),
+      await notifyProgress({ title: `Reviewing ${titleOf(session)}` }, (progress) =>
+        review.refresh(base, (message) => progress.report({ message })),
       );
     } catch (error) {
       if (isNew) this.#reviews.close(session.id);

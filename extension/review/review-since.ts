@@ -1,9 +1,10 @@
-import { ProgressLocation, window } from 'vscode';
+import { window } from 'vscode';
 import type { Memento, QuickPickItem } from 'vscode';
 import { sendHead } from '../../handoff/review-head.ts';
 import type { Session } from '../../protocol/entities.ts';
 import type { ReviewBase } from '../../protocol/review.ts';
 import { formatBytes, formatCount } from '../base/format.ts';
+import { notifyProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { Connection } from '../connection/connection.ts';
 import { LOCAL } from '../connection/host-name.ts';
@@ -68,37 +69,34 @@ async function chooseHead(
 ): Promise<ChosenBase | undefined> {
   const folder = await chooseRepository(state, title);
   if (folder === undefined) return undefined;
-  return await window.withProgress(
-    { location: ProgressLocation.Notification, title, cancellable: true },
-    async (progress, token) => {
-      const cancelled = new AbortController();
-      const { signal } = cancelled;
-      const listener = token.onCancellationRequested(() => cancelled.abort());
-      // What is sent belongs to one connection: that of the host which has the session.
-      const host = connection.of(session.id);
-      try {
-        const repository = await openChosen(folder, connection, 'review', signal);
-        await rememberRepository(state, folder);
-        return await sendHead(
-          host,
-          { session: session.id, repository, folder },
-          {
-            signal,
-            onProgress: (stage) => progress.report({ message: sanitize(stage) }),
-            onSend: ({ files, bytes }) => {
-              const where = host.name === LOCAL ? 'the supervisor on this machine' : sanitize(host.name);
-              const what = `${formatCount(files, 'file')} (${formatBytes(bytes)}) of the commit`;
-              progress.report({ message: `Sending ${what} to ${where}` });
-            },
+  return await notifyProgress({ title, cancellable: true }, async (progress, token) => {
+    const cancelled = new AbortController();
+    const { signal } = cancelled;
+    const listener = token.onCancellationRequested(() => cancelled.abort());
+    // What is sent belongs to one connection: that of the host which has the session.
+    const host = connection.of(session.id);
+    try {
+      const repository = await openChosen(folder, connection, 'review', signal);
+      await rememberRepository(state, folder);
+      return await sendHead(
+        host,
+        { session: session.id, repository, folder },
+        {
+          signal,
+          onProgress: (stage) => progress.report({ message: sanitize(stage) }),
+          onSend: ({ files, bytes }) => {
+            const where = host.name === LOCAL ? 'the supervisor on this machine' : sanitize(host.name);
+            const what = `${formatCount(files, 'file')} (${formatBytes(bytes)}) of the commit`;
+            progress.report({ message: `Sending ${what} to ${where}` });
           },
-        );
-      } catch (error) {
-        // Git that was ended fails, too. The person who cancelled needs no message.
-        if (signal.aborted) return undefined;
-        throw error;
-      } finally {
-        listener.dispose();
-      }
-    },
-  );
+        },
+      );
+    } catch (error) {
+      // Git that was ended fails, too. The person who cancelled needs no message.
+      if (signal.aborted) return undefined;
+      throw error;
+    } finally {
+      listener.dispose();
+    }
+  });
 }

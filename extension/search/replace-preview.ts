@@ -1,18 +1,10 @@
-import {
-  EventEmitter,
-  ProgressLocation,
-  Range,
-  Uri,
-  WorkspaceEdit,
-  commands,
-  window,
-  workspace,
-} from 'vscode';
+import { EventEmitter, Range, Uri, WorkspaceEdit, commands, window, workspace } from 'vscode';
 import type { CancellationToken, Disposable, TextDocument, TextDocumentContentProvider } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Session } from '../../protocol/entities.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
+import { notifyProgress } from '../base/progress.ts';
 import { workspaceUri } from '../files/location.ts';
 import type { Homes } from '../files/location.ts';
 import { formatCount } from '../base/format.ts';
@@ -102,8 +94,8 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
         next: 'narrow the search, for example with files to include',
       });
     }
-    const prepared = await window.withProgress(
-      { location: ProgressLocation.Notification, title: 'Preparing the replacement', cancellable: true },
+    const prepared = await notifyProgress(
+      { title: 'Preparing the replacement', cancellable: true },
       (_progress, token) => prepare(this.#home, session.id, found, new Replacement(query, text), token),
     );
     if (prepared === undefined) return undefined;

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { ProgressLocation, commands, window } from 'vscode';
+import { commands, window } from 'vscode';
 import type { QuickPickItem } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Session, SessionStatus } from '../../protocol/entities.ts';
 import { SessionNameSchema } from '../../protocol/entities.ts';
 import type { Params } from '../../protocol/methods.ts';
+import { notifyProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { validationMessage } from '../base/validation-message.ts';
 import type { CommandHandler } from '../commands/registry.ts';
@@ -196,19 +197,16 @@ export class SessionCommands {
       DELETE,
     );
     if (choice !== DELETE) return;
-    await window.withProgress(
-      { location: ProgressLocation.Notification, title: 'Deleting sessions', cancellable: true },
-      async (progress, token) => {
-        for (const session of sessions) {
-          if (token.isCancellationRequested) return;
-          progress.report({
-            message: sanitize(sessionTitle(session)),
-            increment: 100 / sessions.length,
-          });
-          await this.#deleteNow(session);
-        }
-      },
-    );
+    await notifyProgress({ title: 'Deleting sessions', cancellable: true }, async (progress, token) => {
+      for (const session of sessions) {
+        if (token.isCancellationRequested) return;
+        progress.report({
+          message: sanitize(sessionTitle(session)),
+          increment: 100 / sessions.length,
+        });
+        await this.#deleteNow(session);
+      }
+    });
   }
 
   async #deleteOne(session: Session): Promise<void> {

@@ -1,10 +1,11 @@
-import { ProgressLocation, QuickPickItemKind, ThemeIcon, commands, window } from 'vscode';
+import { QuickPickItemKind, ThemeIcon, commands, window } from 'vscode';
 import type { QuickPickItem } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Session } from '../../protocol/entities.ts';
 import { abortMove, moveSession } from '../../protocol/client/move-session.ts';
 import type { Moved } from '../../protocol/client/move-session.ts';
 import { formatBytes } from '../base/format.ts';
+import { notifyProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { Progress } from '../../protocol/wire/shapes.ts';
 import type { Connection } from '../connection/connection.ts';
@@ -81,9 +82,8 @@ async function move(
   const title = sanitize(sessionTitle(session));
   const attempt = (wait: boolean): Promise<Moved | undefined> =>
     Promise.resolve(
-      window.withProgress(
+      notifyProgress(
         {
-          location: ProgressLocation.Notification,
           title: `Moving ${title} to ${hostTitle(target.name)}`,
           cancellable: true,
         },

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { ProgressLocation, commands, window } from 'vscode';
+import { commands, window } from 'vscode';
 import type { Session, Turn } from '../../protocol/entities.ts';
 import { ENDED_TURN_STATUSES } from '../../protocol/entities.ts';
+import { notifyProgress } from '../base/progress.ts';
 import type { HostConnection } from '../connection/host-connection.ts';
 import { formatCount, formatProgress } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
@@ -35,8 +36,8 @@ export async function runTurn(
     { bytes: Buffer.from(text, 'utf8') },
   );
   void sessions.refresh();
-  const ended = await window.withProgress(
-    { location: ProgressLocation.Notification, title: sanitize(sessionTitle(session)), cancellable: true },
+  const ended = await notifyProgress(
+    { title: sanitize(sessionTitle(session)), cancellable: true },
     async (progress, token) => {
       const cancelling = token.onCancellationRequested(() => {
         // The wait below reports how the turn ends.

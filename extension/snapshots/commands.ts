@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import type { Uri } from 'vscode';
-import { ProgressLocation, commands, window, workspace } from 'vscode';
+import { commands, window, workspace } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Change, ChangeTotals, Snapshot } from '../../protocol/snapshots.ts';
+import { notifyProgress } from '../base/progress.ts';
 import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
@@ -61,9 +62,8 @@ export class SnapshotCommands {
     if (session === undefined) return undefined;
     const label = typeof given === 'string' ? given : await askLabel(session);
     if (label === undefined) return undefined;
-    const { id, created } = await window.withProgress(
+    const { id, created } = await notifyProgress(
       {
-        location: ProgressLocation.Notification,
         title: `Creating a snapshot of ${sanitize(sessionTitle(session))}`,
       },
       (progress) =>
@@ -113,25 +113,22 @@ export class SnapshotCommands {
 
   async #restoreNow(session: Session, snapshot: string): Promise<string | null> {
     const name = sanitize(sessionTitle(session));
-    const { undo } = await window.withProgress(
-      { location: ProgressLocation.Notification, title: `Restoring ${name}` },
-      async (progress) => {
-        const onProgress = ({ stage }: { stage: string }): void =>
-          progress.report({ message: sanitize(stage) });
-        const restore = (cancel: boolean) =>
-          this.#connection.call(
-            'snapshot/restore',
-            { session: session.id, snapshot, cancel, opId: randomUUID() },
-            { onProgress },
-          );
-        try {
-          return await restore(false);
-        } catch (error) {
-          if (!(await confirmEndingWork(session, error))) throw error;
-          return restore(true);
-        }
-      },
-    );
+    const { undo } = await notifyProgress({ title: `Restoring ${name}` }, async (progress) => {
+      const onProgress = ({ stage }: { stage: string }): void =>
+        progress.report({ message: sanitize(stage) });
+      const restore = (cancel: boolean) =>
+        this.#connection.call(
+          'snapshot/restore',
+          { session: session.id, snapshot, cancel, opId: randomUUID() },
+          { onProgress },
+        );
+      try {
+        return await restore(false);
+      } catch (error) {
+        if (!(await confirmEndingWork(session, error))) throw error;
+        return restore(true);
+      }
+    });
     void this.#sessions.refresh();
     const actions = undo === null ? [] : [UNDO];
     void window.showInformationMessage(`${name} was restored.`, ...actions).then((choice) => {
@@ -187,19 +184,17 @@ export class SnapshotCommands {
   #showHydration(session: Session): void {
     if (session.hydration === null) return;
     const name = sanitize(sessionTitle(session));
-    const hydration = window.withProgress(
-      { location: ProgressLocation.Notification, title: `Copying the files of ${name}` },
-      (progress) =>
-        this.#connection.call(
-          'workspace/wait',
-          { session: session.id },
-          {
-            onProgress: ({ stage, done, of }) =>
-              progress.report({
-                message: sanitize(done === null ? stage : `${stage} ${formatProgress(done, of)}`),
-              }),
-          },
-        ),
+    const hydration = notifyProgress({ title: `Copying the files of ${name}` }, (progress) =>
+      this.#connection.call(
+        'workspace/wait',
+        { session: session.id },
+        {
+          onProgress: ({ stage, done, of }) =>
+            progress.report({
+              message: sanitize(done === null ? stage : `${stage} ${formatProgress(done, of)}`),
+            }),
+        },
+      ),
     );
     void hydration
       .then(undefined, (error: unknown) =>

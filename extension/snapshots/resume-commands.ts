@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { ProgressLocation, QuickPickItemKind, commands, window } from 'vscode';
+import { QuickPickItemKind, commands, window } from 'vscode';
 import type { QuickPickItem } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import type { Result } from '../../protocol/methods.ts';
 import { ResumeSourceSchema } from '../../protocol/snapshots.ts';
 import type { Snapshot } from '../../protocol/snapshots.ts';
 import { formatBytes, formatCount } from '../base/format.ts';
+import { notifyProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
@@ -73,24 +74,21 @@ export class ResumeCommands {
   }
 
   async #resumeFrom(session: Session, from: ResumeSource): Promise<Result<'session/resume'>> {
-    return window.withProgress(
-      { location: ProgressLocation.Notification, title: `Resuming ${sanitize(sessionTitle(session))}` },
-      async (progress) => {
-        progress.report({ message: from === 'files' ? 'starting the sandbox' : 'creating a snapshot first' });
-        const resume = (cancel: boolean) =>
-          this.#connection.call(
-            'session/resume',
-            { session: session.id, from, cancel, opId: randomUUID() },
-            { onProgress: ({ stage }) => progress.report({ message: sanitize(stage) }) },
-          );
-        try {
-          return await resume(false);
-        } catch (error) {
-          if (!(await confirmEndingWork(session, error))) throw error;
-          return resume(true);
-        }
-      },
-    );
+    return notifyProgress({ title: `Resuming ${sanitize(sessionTitle(session))}` }, async (progress) => {
+      progress.report({ message: from === 'files' ? 'starting the sandbox' : 'creating a snapshot first' });
+      const resume = (cancel: boolean) =>
+        this.#connection.call(
+          'session/resume',
+          { session: session.id, from, cancel, opId: randomUUID() },
+          { onProgress: ({ stage }) => progress.report({ message: sanitize(stage) }) },
+        );
+      try {
+        return await resume(false);
+      } catch (error) {
+        if (!(await confirmEndingWork(session, error))) throw error;
+        return resume(true);
+      }
+    });
   }
 
   #offerUndo(session: Session, undo: string): void {

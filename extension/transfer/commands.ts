@@ -1,7 +1,8 @@
-import { ProgressLocation, Uri, commands, env, window, workspace } from 'vscode';
+import { Uri, commands, env, window, workspace } from 'vscode';
 import type { OpenDialogOptions } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
+import { notifyProgress } from '../base/progress.ts';
 import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
@@ -154,30 +155,27 @@ async function withProgress(
   existing: unknown,
   work: (options: TransferOptions) => Promise<TransferReport>,
 ): Promise<TransferReport> {
-  return window.withProgress(
-    { location: ProgressLocation.Notification, title, cancellable: true },
-    async (progress, token) => {
-      const cancel = new AbortController();
-      const listener = token.onCancellationRequested(() =>
-        cancel.abort(new HoldfastError('cancelled', 'The copy was cancelled')),
-      );
-      let shownAt = 0;
-      try {
-        return await work({
-          signal: cancel.signal,
-          onExisting: (path) => (isAnswer(existing) ? Promise.resolve(existing) : askExisting(path)),
-          onProgress: (report, path) => {
-            const now = Date.now();
-            if (now - shownAt < PROGRESS_MS) return;
-            shownAt = now;
-            progress.report({ message: `${formatReport(report)}: ${sanitize(baseName(path), 60)}` });
-          },
-        });
-      } finally {
-        listener.dispose();
-      }
-    },
-  );
+  return notifyProgress({ title, cancellable: true }, async (progress, token) => {
+    const cancel = new AbortController();
+    const listener = token.onCancellationRequested(() =>
+      cancel.abort(new HoldfastError('cancelled', 'The copy was cancelled')),
+    );
+    let shownAt = 0;
+    try {
+      return await work({
+        signal: cancel.signal,
+        onExisting: (path) => (isAnswer(existing) ? Promise.resolve(existing) : askExisting(path)),
+        onProgress: (report, path) => {
+          const now = Date.now();
+          if (now - shownAt < PROGRESS_MS) return;
+          shownAt = now;
+          progress.report({ message: `${formatReport(report)}: ${sanitize(baseName(path), 60)}` });
+        },
+      });
+    } finally {
+      listener.dispose();
+    }
+  });
 }
 
 const PROGRESS_MS = 200;

@@ -135,9 +135,12 @@ test.skipIf(obstacle !== null)(
           await registry.close();
           await person.clearToasts();
           await build();
-          await person.notified(
-            /could not be built: node-linux-\w+@[\d.]+ is missing: npm pack failed.*ECONNREFUSED.*npm can reach its registry/s,
-          );
+          await person
+            .toast(
+              /could not be built: node-linux-\w+@[\d.]+ is missing: npm pack failed.*ECONNREFUSED.*npm can reach its registry/s,
+            )
+            .first()
+            .waitFor({ timeout: 60_000 });
           await person.screenshot('images-missing-dark');
 
           await registry.open();

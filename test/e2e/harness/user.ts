@@ -324,13 +324,6 @@ export class User {
     }
   }
 
-  /** Waits for a notification in the list of all, which shows what the screen has no room for. The list stays open. */
-  async notified(text: RegExp): Promise<void> {
-    await this.runCommand('Notifications: Show Notifications');
-    const item = this.page.locator('.notifications-center .notification-list-item', { hasText: text });
-    await item.first().waitFor({ timeout: 60_000 });
-  }
-
   /** All notifications, also those that are no longer on the screen. */
   async #notifications(): Promise<string[]> {
     await this.runCommand('Notifications: Show Notifications');
