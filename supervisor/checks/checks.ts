@@ -78,7 +78,7 @@ export class Checks {
    * an exec.
    */
   async run(session: SessionRow, request: CheckRequest): Promise<CheckOutcome> {
-    const { name, of, signal } = request;
+    const { name, of } = request;
     const checks = this.#checksOf(session);
     const command = Object.hasOwn(checks, name) ? checks[name] : undefined;
     if (command === undefined) {
@@ -94,16 +94,26 @@ export class Checks {
         },
       );
     }
-    if (of === 'workspace') {
-      request.onProgress('Scanning the workspace');
-      const tree = await this.#options.snapshotCreation.withCurrentTree(
-        session.id,
-        (_store, { root }) => Promise.resolve(root),
-        { signal },
-      );
-      const subject = { sessionId: session.id, tree, review: null, key: null };
-      return { check: await this.#judge(session, subject, command, request), cached: false };
+    switch (of) {
+      case 'workspace':
+        return await this.#checkWorkspace(session, command, request);
+      case 'accepted':
+        return await this.#checkAccepted(session, command, request);
     }
+  }
+
+  async #checkWorkspace(session: SessionRow, command: string, request: CheckRequest): Promise<CheckOutcome> {
+    request.onProgress('Scanning the workspace');
+    const tree = await this.#options.snapshotCreation.withCurrentTree(
+      session.id,
+      (_store, { root }) => Promise.resolve(root),
+      { signal: request.signal },
+    );
+    const subject = { sessionId: session.id, tree, review: null, key: null };
+    return { check: await this.#judge(session, subject, command, request), cached: false };
+  }
+
+  async #checkAccepted(session: SessionRow, command: string, request: CheckRequest): Promise<CheckOutcome> {
     const subject = await this.#forkAccepted(session, command, request);
     if ('checkId' in subject) return { check: subject, cached: true };
     try {

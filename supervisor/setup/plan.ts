@@ -41,11 +41,24 @@ const COMMON: Readonly<Record<string, string>> = {
 const AS_ROOT = { ...COMMON, HOME: '/root', LANG: 'C.UTF-8' };
 const SHOWN_CHARACTERS = 200;
 
-const SOURCE_OF: Readonly<Record<keyof Packages, PackageHosts>> = {
-  apt: 'debian',
-  npm: 'npm',
-  pip: 'pypi',
+/** For each kind of package, in the order in which they are installed: where it comes from, and the command. */
+const INSTALLERS: Readonly<
+  Record<keyof Packages, { source: PackageHosts; command: (names: readonly string[]) => readonly string[] }>
+> = {
+  apt: {
+    source: 'debian',
+    command: (names) => [
+      'sh',
+      '-ec',
+      'apt-get update && exec apt-get install -y --no-install-recommends -- "$@"',
+      'sh',
+      ...names,
+    ],
+  },
+  npm: { source: 'npm', command: (names) => ['npm', 'install', '--global', '--', ...names] },
+  pip: { source: 'pypi', command: (names) => ['python3', '-m', 'pip', 'install', '--', ...names] },
 };
+const KINDS = Object.keys(INSTALLERS) as (keyof Packages)[];
 
 /**
  * `base`: identity of the image to start from. `secrets`: what tells the versions of its secrets from others, never their values.
@@ -64,17 +77,7 @@ export function planSetup(
   const packages = named === 'auto' ? {} : named;
   const given = { ...proxyEnvironment(), ...NODE_ENVIRONMENT, ...sources.env, ...profile.env };
   const env = { ...given, ...AS_ROOT };
-  const steps = [
-    ...step('apt', packages.apt, (names) => [
-      'sh',
-      '-ec',
-      'apt-get update && exec apt-get install -y --no-install-recommends -- "$@"',
-      'sh',
-      ...names,
-    ]),
-    ...step('npm', packages.npm, (names) => ['npm', 'install', '--global', '--', ...names]),
-    ...step('pip', packages.pip, (names) => ['python3', '-m', 'pip', 'install', '--', ...names]),
-  ].map((one) => ({ ...one, env }));
+  const steps = KINDS.flatMap((kind) => step(kind, packages[kind])).map((one) => ({ ...one, env }));
   const repository = profile.workspace?.repository;
   const ran = [run].flat().map((script) => ({
     name: 'run',
@@ -84,7 +87,7 @@ export function planSetup(
   }));
   const commands = [...(repository === undefined ? [] : [cloneCommand(repository, given)]), ...ran];
   if (steps.length === 0 && commands.length === 0) return null;
-  const listed = profile.setup?.egress ?? steps.map(({ name }) => SOURCE_OF[name]);
+  const listed = profile.setup?.egress ?? steps.map(({ name }) => INSTALLERS[name].source);
   const rules = [
     ...setupRules(listed, sources),
     ...(repository === undefined ? [] : [{ host: hostOf(repository) }]),
@@ -102,11 +105,11 @@ export function planSetup(
   return { ...made, commands, key: createHash('sha256').update(inputs).digest('hex') };
 }
 
-function step<Name extends keyof Packages>(
-  name: Name,
+function step(
+  name: keyof Packages,
   packages: readonly string[] | undefined,
-  command: (names: readonly string[]) => readonly string[],
-): { name: Name; command: readonly string[]; shown: string }[] {
+): { name: keyof Packages; command: readonly string[]; shown: string }[] {
   if (packages === undefined) return [];
+  const { command } = INSTALLERS[name];
   return [{ name, command: command(packages), shown: `${name} install ${packages.join(' ')}` }];
 }

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
+import { COMMANDS } from '../../../extension/commands/table.ts';
 
 const ManifestSchema = z.object({
   contributes: z.object({
@@ -58,4 +59,15 @@ test('whoever types the title of a command and presses Enter runs that command',
       .map((title) => `${typed} runs ${title}`),
   );
   expect(wrong).toEqual([]);
+});
+
+test('every command that the editor lists has a line in the table of commands, and every text exists', () => {
+  const { commands } = ManifestSchema.parse(readJson('package.json')).contributes;
+  // A command of the editor's own, which it would list otherwise.
+  const foreign = new Set(['editor.emmet.action.updateImageSize']);
+  const listed = commands.map(({ command }) => command).filter((command) => !foreign.has(command));
+  expect(listed.toSorted()).toEqual(Object.keys(COMMANDS).toSorted());
+  const texts = z.record(z.string(), z.string()).parse(readJson('package.nls.json'));
+  const named = [...JSON.stringify(readJson('package.json')).matchAll(/"%([^%"]+)%"/g)].map(([, key]) => key);
+  expect(new Set(named)).toEqual(new Set(Object.keys(texts)));
 });

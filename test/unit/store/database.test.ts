@@ -102,6 +102,14 @@ describe('opening a database', () => {
 });
 
 describe('a migration', () => {
+  test('has a file with its number, and a place in the list', () => {
+    const folder = join(import.meta.dirname, '../../../supervisor/store/migrations');
+    const numbers = readdirSync(folder)
+      .filter((name) => name !== 'index.ts')
+      .map((name) => Number(name.slice(0, 3)));
+    expect(MIGRATIONS.map(({ version }) => version)).toEqual(numbers.toSorted((a, b) => a - b));
+  });
+
   const now = MIGRATIONS.length;
   const next = { version: now + 1, sql: 'ALTER TABLE sessions ADD COLUMN colour TEXT' };
 
