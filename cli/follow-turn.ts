@@ -3,15 +3,12 @@ import { HoldfastError } from '../protocol/errors.ts';
 import type { Context } from './context.ts';
 import { EXIT } from './failure.ts';
 import { turnSnapshotNote } from './render/snapshot.ts';
-import { reportFullDisk } from './full-disk-notice.ts';
 import type { TurnSinks } from './turn-output.ts';
 
 const PULL_BYTES = 2 ** 20;
 /** Maximum time of one long poll, so that a dead connection is noticed. */
 const WAIT_MS = 25_000;
 const WAITING = 'Waiting for the agent';
-/** Interval of polling until the turn runs. Then the outcome of the snapshot before it is known. */
-const START_POLL_MS = 1000;
 
 /**
  * Handles ^C while waiting for a turn. The first ^C cancels the turn and keeps waiting for its end, the second exits
@@ -74,7 +71,8 @@ export class TurnInterrupts {
 
 /**
  * Waits for the end of a turn. Warns on standard error about a failed, late or incomplete snapshot before the turn:
- * when the turn starts, and again at its end if more is known. Shows the progress of the snapshot before that.
+ * when the turn starts, and again at its end if more is known. Shows the progress of the snapshot before that. Also
+ * reports when a full disk blocks the turn, and when it continues.
  */
 export async function waitForEnd(
   context: Context,
@@ -82,24 +80,38 @@ export async function waitForEnd(
   signal: AbortSignal | undefined,
 ): Promise<Turn> {
   let reported: string | null = null;
-  for (let timeoutMs = 0; ;) {
+  let seen: Turn | undefined;
+  for (;;) {
+    // The first call asks for the state of now.
+    const wait = seen === undefined ? { timeoutMs: 0 } : { timeoutMs: WAIT_MS, seen };
     const { turn } = await context
       .client()
       .call(
         'turn/wait',
-        { turn: turnId, timeoutMs },
+        { turn: turnId, ...wait },
         { signal, waitForSupervisor: true, onProgress: (report) => context.progress.update(report) },
       );
-    const isWaiting = turn.startedAt === null && turn.endedAt === null;
-    const note = isWaiting ? null : turnSnapshotNote(turn);
+    // Once it has started, the outcome of the snapshot before it is known.
+    const note = hasNotStarted(turn) ? null : turnSnapshotNote(turn);
     if (note !== null && note !== reported && (reported === null || turn.endedAt !== null))
       await context.printNote(note);
     reported ??= note;
     if (turn.endedAt !== null) return turn;
+    if (turn.waitingFor !== (seen?.waitingFor ?? null)) await context.printNote(diskNote(turn));
     // The snapshot is finished: stop showing its progress.
-    if (!isWaiting && timeoutMs === START_POLL_MS) context.progress.begin(WAITING);
-    timeoutMs = isWaiting ? START_POLL_MS : WAIT_MS;
+    if (seen !== undefined && hasNotStarted(seen) && !hasNotStarted(turn)) context.progress.begin(WAITING);
+    seen = turn;
   }
+}
+
+function hasNotStarted({ startedAt, endedAt }: Turn): boolean {
+  return startedAt === null && endedAt === null;
+}
+
+function diskNote({ turnId, waitingFor }: Turn): string {
+  return waitingFor === 'disk_space'
+    ? `The disk of the Holdfast home is full: ${turnId} cannot finish. Free some space, or cancel it: holdfast turn cancel ${turnId}`
+    : `The disk has free space again: ${turnId} continues`;
 }
 
 /**
@@ -113,7 +125,6 @@ export async function followTurn(
   signal?: AbortSignal,
 ): Promise<Turn> {
   context.progress.begin(WAITING);
-  const endNotices = reportFullDisk(context, turnId);
   try {
     const [turn] = await Promise.all([
       waitForEnd(context, turnId, signal),
@@ -130,7 +141,6 @@ export async function followTurn(
       cause: error,
     });
   } finally {
-    endNotices();
     context.progress.end();
   }
 }

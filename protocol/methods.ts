@@ -373,9 +373,16 @@ export const METHODS = {
     repeat: 'safe',
     whenDamaged: 'refused',
   },
-  /** Responds when the turn has ended, or with its current state after `timeoutMs`. */
+  /**
+   * Responds when the turn has ended, or with its current state after `timeoutMs`. With `seen` it also responds when the
+   * turn differs from that.
+   */
   'turn/wait': {
-    params: z.object({ turn: TurnIdSchema, timeoutMs: z.number().int().min(0).max(86_400_000).optional() }),
+    params: z.object({
+      turn: TurnIdSchema,
+      timeoutMs: z.number().int().min(0).max(86_400_000).optional(),
+      seen: TurnSchema.pick({ status: true, ahead: true, waitingFor: true }).optional(),
+    }),
     result: z.object({ turn: TurnSchema }),
     repeat: 'safe',
     whenDamaged: 'refused',

@@ -1,7 +1,6 @@
 import type { Turn } from '../../protocol/entities.ts';
 import type { Context } from '../context.ts';
 import { waitForEnd } from '../follow-turn.ts';
-import { reportFullDisk } from '../full-disk-notice.ts';
 import { printResult } from '../turn-result.ts';
 import { AgentPrinter } from './agent-printer.ts';
 import { followConversation } from './follow-conversation.ts';
@@ -19,7 +18,6 @@ export async function showAgentTurn(
 ): Promise<number> {
   const questions = new PermissionQuestions(context, context.isInteractive && !context.json);
   const printer = new AgentPrinter(context, questions);
-  const endNotices = reportFullDisk(context, turnId);
   context.progress.begin('Waiting for the agent');
   try {
     const [turn] = await Promise.all([
@@ -30,7 +28,6 @@ export async function showAgentTurn(
     return await printResult(context, turn, 'acp', printer, await onEnded(turn));
   } finally {
     questions.close();
-    endNotices();
     context.progress.end();
   }
 }

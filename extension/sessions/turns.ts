@@ -12,8 +12,6 @@ import { formatDispatch, formatTurnEnd, formatTurnSnapshot } from './format.ts';
 
 /** How long one `turn/wait` waits. */
 const WAIT_MS = 30_000;
-/** The same before the turn has a sandbox, so that the message follows its start. */
-const DISPATCH_WAIT_MS = 250;
 const SHOW_OUTPUT = 'Show Output';
 const OPEN_PAGE = 'Open Session Page';
 const SHOW_HISTORY = 'Show History';
@@ -111,8 +109,12 @@ async function follow(
         show(turn.ahead > 0 ? `waiting for ${formatCount(turn.ahead, 'earlier turn')}` : 'starting');
     } else if (turn.sandbox !== null) show(`running, ${formatDispatch(turn.sandbox)}`);
     if (ENDED_TURN_STATUSES.has(turn.status)) return turn;
-    const timeoutMs = turn.sandbox === null ? DISPATCH_WAIT_MS : WAIT_MS;
-    ({ turn } = await connection.call('turn/wait', { turn: turn.turnId, timeoutMs }, { onProgress }));
+    const { turnId } = turn;
+    ({ turn } = await connection.call(
+      'turn/wait',
+      { turn: turnId, timeoutMs: WAIT_MS, seen: turn },
+      { onProgress },
+    ));
   }
 }
 

@@ -15,6 +15,7 @@ import type { TurnRow, TurnSummary } from '../store/turns.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Limit } from '../../sidecar/wire.ts';
 import { PROMPT_CHARACTERS, toSingleLine } from '../base/single-line.ts';
+import { queueKey } from './turn-records.ts';
 import { TurnRun, type TurnRunOptions } from './turn-run.ts';
 import { turnView } from './turn-view.ts';
 
@@ -29,6 +30,9 @@ export interface TurnQueueOptions extends TurnRunOptions {
   readonly ids: Ids;
   readonly reserve: Pick<DiskReserve, 'retryOnFullDisk' | 'ensure'>;
 }
+
+/** What a client that waits knows of a turn. */
+export type SeenTurn = Pick<Turn, 'status' | 'ahead' | 'waitingFor'>;
 
 /** The turns of all sessions: one at a time per session. The others wait in the database, in order of arrival. */
 export class TurnQueue {
@@ -123,15 +127,23 @@ export class TurnQueue {
     return turnView(turn, ahead, isWaiting ? 'disk_space' : null);
   }
 
-  /** Returns the turn when it has ended, or its current state after `timeoutMs`. */
-  async wait(turnId: string, timeoutMs: number, signal: AbortSignal): Promise<TurnRow> {
+  /** Returns the turn when it has ended or differs from `seen`, or its current state after `timeoutMs`. */
+  async wait(turnId: string, timeoutMs: number, signal: AbortSignal, seen?: SeenTurn): Promise<TurnRow> {
     const until = performance.now() + timeoutMs;
     for (;;) {
       const turn = this.get(turnId);
       const left = until - performance.now();
       if (ENDED_TURN_STATUSES.has(turn.status) || left <= 0 || signal.aborted) return turn;
-      await this.#options.changes.wait(turnId, Math.min(left, 60_000), signal);
+      if (seen !== undefined && this.#differs(turn, seen)) return turn;
+      // The number of turns ahead also changes when another turn does.
+      const key = seen?.status === 'queued' ? queueKey(turn.sessionId) : turnId;
+      await this.#options.changes.wait(key, Math.min(left, 60_000), signal);
     }
+  }
+
+  #differs(turn: TurnRow, seen: SeenTurn): boolean {
+    const { status, ahead, waitingFor } = this.view(turn);
+    return status !== seen.status || ahead !== seen.ahead || waitingFor !== seen.waitingFor;
   }
 
   /**

@@ -29,6 +29,11 @@ export interface TurnOutcome {
   readonly error: TurnError | null;
 }
 
+/** The key under which waiters are notified when any turn of a session starts, ends or waits for disk space. */
+export function queueKey(sessionId: string): string {
+  return `queue:${sessionId}`;
+}
+
 /** Rows and events of turns. Each change is one transaction; waiters are notified after it. */
 export class TurnRecords {
   /** Emitted with the id of a turn that ends, in the transaction of its end. */
@@ -71,7 +76,7 @@ export class TurnRecords {
   recordStart(turn: TurnRow, ready: ReadySandbox): TurnRow {
     const now = this.#now();
     const queuedMs = Math.max(0, now - turn.createdAt - ready.dispatchMs);
-    return this.#database.transaction(() => {
+    const started = this.#database.transaction(() => {
       this.#events.append(turn.sessionId, [
         {
           type: 'turn.started',
@@ -99,6 +104,8 @@ export class TurnRecords {
       });
       return row;
     });
+    this.notifyWaiters(turn.sessionId, turn.id);
+    return started;
   }
 
   recordLaunch(turnId: string): TurnRow {
@@ -145,8 +152,16 @@ export class TurnRecords {
       this.#reserve.retryOnFullDisk(store);
     else store();
     const sessionId = this.#turns.get(turnId)?.sessionId;
-    if (sessionId !== undefined) this.#activeWork.remove(sessionId, turnId);
+    if (sessionId !== undefined) {
+      this.#activeWork.remove(sessionId, turnId);
+      this.notifyWaiters(sessionId, turnId);
+    } else this.#changes.notify(turnId);
+  }
+
+  /** Wakes those who wait for this turn, and those whose turn waits behind it. */
+  notifyWaiters(sessionId: string, turnId: string): void {
     this.#changes.notify(turnId);
+    this.#changes.notify(queueKey(sessionId));
   }
 
   #storeEnd(turnId: string, end: TurnOutcome): void {

@@ -141,7 +141,10 @@ export class TurnRun {
       isPaused: this.#isPaused,
       isFrozen: isFrozen(this.sessionId),
     });
+    const wasWaiting = this.isWaitingForSpace;
     this.#state = state;
+    if (this.isWaitingForSpace !== wasWaiting)
+      this.#options.records.notifyWaiters(this.sessionId, this.turnId);
     for (const signal of signals) this.#send(signal);
     return work;
   }

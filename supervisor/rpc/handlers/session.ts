@@ -167,12 +167,12 @@ export function sessionHandlers<P extends Client>(
         .listBySession(service.find(session).id, limit ?? 100)
         .map((turn) => listed(queue.view(turn))),
     }),
-    'turn/wait': async ({ turn, timeoutMs }, { signal, progress }) => {
+    'turn/wait': async ({ turn, timeoutMs, seen }, { signal, progress }) => {
       const release = turnSnapshots.followProgress(turn, ({ stage, done, of, unit }) =>
         progress(stage, done ?? undefined, of ?? undefined, unit ?? undefined),
       );
       try {
-        return { turn: queue.view(await queue.wait(turn, timeoutMs ?? DAY_MS, signal)) };
+        return { turn: queue.view(await queue.wait(turn, timeoutMs ?? DAY_MS, signal, seen)) };
       } finally {
         release();
       }

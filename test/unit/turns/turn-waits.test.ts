@@ -1,0 +1,130 @@
+import { describe, expect, test, vi } from 'vitest';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { ProfileSchema } from '../../../protocol/profile.ts';
+import { ChangeNotifier } from '../../../supervisor/base/change-notifier.ts';
+import { randomIds } from '../../../supervisor/base/ids.ts';
+import type { Log } from '../../../supervisor/base/log.ts';
+import { Artifacts } from '../../../supervisor/history/artifacts.ts';
+import { Contents } from '../../../supervisor/history/contents.ts';
+import { EventLog } from '../../../supervisor/history/event-log.ts';
+import { SessionRecords } from '../../../supervisor/history/session-records.ts';
+import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
+import { ActiveWork } from '../../../supervisor/sandboxes/active-work.ts';
+import type { ReadySandbox } from '../../../supervisor/sandboxes/dispatches.ts';
+import { Sessions } from '../../../supervisor/store/sessions.ts';
+import { Turns } from '../../../supervisor/store/turns.ts';
+import { TurnQueue, type TurnQueueOptions } from '../../../supervisor/turns/turn-queue.ts';
+import { TurnRecords } from '../../../supervisor/turns/turn-records.ts';
+import {
+  newTurn,
+  sessionId,
+  sessionRow,
+  temporaryDatabase,
+  temporaryHome,
+  turnId,
+} from '../../fixtures/store/temporary-home.ts';
+
+const SESSION = sessionId(0);
+const [FIRST, SECOND] = [turnId(0), turnId(1)];
+/** Longer than any test may take: a wait that resolves was woken. */
+const LONG_MS = 300_000;
+const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, child: () => silent };
+const unused = (): never => {
+  throw new Error('this test needs none of it');
+};
+
+/** Two turns in the queue of a session, in a real database. `dispatch`: a fake of the sandbox, which these turns never get. */
+function given(dispatch: TurnQueueOptions['lifecycle']['dispatch'] = unused) {
+  const home = temporaryHome();
+  const database = temporaryDatabase(home);
+  const [rows, turns, events] = [new Sessions(database), new Turns(database), new EventLog(database)];
+  const artifacts = new Artifacts(home);
+  const contents = new Contents(database, artifacts);
+  const output = new TurnOutput(database, events, contents, artifacts);
+  rows.insert(sessionRow(0));
+  for (const n of [0, 1]) turns.insert(newTurn(n, { sessionId: SESSION, createdAt: n }));
+  const now = (): number => Date.now();
+  const changes = new ChangeNotifier();
+  const activeWork = new ActiveWork();
+  const sessions = new SessionRecords(database, rows, events, now);
+  const reserve = { retryOnFullDisk: <T>(work: () => T): T => work(), ensure: () => true };
+  const records = new TurnRecords({
+    ...{ database, turns, events, output, contents, activeWork, changes, sessions, reserve, now },
+  });
+  const queue = new TurnQueue({
+    ...{ database, turns, records, sessions, output, events, activeWork, changes, reserve, now },
+    ids: randomIds,
+    attachments: { resolve: () => [], markNamed: () => undefined },
+    lifecycle: {
+      ...{ attach: unused, dispatch, endAgent: unused, environment: unused, thaw: unused },
+      row: () => rows.find(SESSION),
+    },
+    agentConversations: {
+      ...{ begin: unused, hasBegun: () => false, outcomeOf: () => null, isOverLimit: () => false },
+      ...{ storeFailure: () => null, cancel: unused, stop: unused, end: unused },
+    },
+    promptFiles: { place: unused },
+    profileOf: () => ProfileSchema.parse({ name: 'sh', agent: { protocol: 'command', command: ['sh'] } }),
+    isFrozen: () => false,
+    pausedTime: () => 0,
+    sweep: () => Promise.resolve(),
+    beforeTurn: () => Promise.resolve(),
+    log: silent,
+  });
+  const ready = {
+    ...{ dispatched: { reused: false, case: 'create' }, row: rows.find(SESSION), dispatchMs: 1 },
+  } as ReadySandbox;
+  const end = (turn: string): void =>
+    records.recordEnd(turn, { status: 'succeeded', exitCode: 0, output: null, error: null });
+  return { queue, turns, records, ready, end };
+}
+
+type Given = ReturnType<typeof given>;
+
+/** As a client does that has seen the turn as it is now: what it is told next. */
+async function nextOf({ queue }: Given, turn: string, act: () => void) {
+  const seen = queue.view(queue.get(turn));
+  const waiting = queue.wait(turn, LONG_MS, new AbortController().signal, seen);
+  await Promise.resolve();
+  act();
+  return queue.view(await waiting);
+}
+
+describe('a client that waits for a turn', () => {
+  test('hears at once what it has not seen yet', async () => {
+    const { queue } = given();
+    const { signal } = new AbortController();
+    const seen = { status: 'queued', ahead: 5, waitingFor: null } as const;
+    expect(queue.view(await queue.wait(SECOND, LONG_MS, signal, seen)).ahead).toBe(1);
+  });
+
+  test('hears that the turn ahead has ended, that its own begins, and that it ends', async () => {
+    const all = given();
+    const { turns, records, ready, end } = all;
+    expect(await nextOf(all, SECOND, () => end(FIRST))).toMatchObject({ status: 'queued', ahead: 0 });
+    const started = await nextOf(all, SECOND, () => records.recordStart(turns.getOrThrow(SECOND), ready));
+    expect(started).toMatchObject({ status: 'running', ahead: 0, sandbox: { case: 'create' } });
+    expect(await nextOf(all, SECOND, () => end(SECOND))).toMatchObject({ status: 'succeeded' });
+  });
+
+  test('without a word on what it has seen hears of the end only', async () => {
+    const { queue, turns, records, ready, end } = given();
+    const waiting = queue.wait(SECOND, LONG_MS, new AbortController().signal);
+    end(FIRST);
+    records.recordStart(turns.getOrThrow(SECOND), ready);
+    await new Promise((resolve) => setImmediate(resolve));
+    end(SECOND);
+    expect((await waiting).status).toBe('succeeded');
+  });
+
+  test('hears that a full disk blocks the turn', async () => {
+    const all = given(() => Promise.reject(new HoldfastError('not_supported', 'There is no sandbox')));
+    const { queue, records } = all;
+    vi.spyOn(records, 'recordEnd').mockImplementation(() => {
+      throw new HoldfastError('no_space', 'The disk is full');
+    });
+    const blocked = await nextOf(all, FIRST, () => void queue.start(SESSION));
+    expect(blocked).toMatchObject({ status: 'queued', waitingFor: 'disk_space' });
+    await queue.detach();
+  });
+});
