@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { z } from 'zod';
 import { LongestFirst } from './test/setup/longest-first.ts';
+import { memoryFolder } from './test/setup/memory-folder.ts';
 
 const ROOT = import.meta.dirname;
 
@@ -107,8 +108,9 @@ export default defineConfig({
           setupFiles: ['test/setup/starts-nothing.ts'],
           // One process runs many files and loads each module once: starting a process for each file takes longer than the tests.
           isolate: false,
+          env: memoryFolder(),
           testTimeout: 40_000,
-          // Files of SQLite wait for the disk.
+          // Where there is no folder in memory, files of SQLite wait for the disk.
           maxWorkers: PROCESSORS + 1,
           sequence: { groupOrder: 0 },
         },
