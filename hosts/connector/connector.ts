@@ -5,10 +5,11 @@ import { DatabaseSync } from 'node:sqlite';
 import { listenAt, removeStaleSocket } from '../../protocol/client/socket.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { joinStreams } from '../base/join-streams.ts';
+import { DECLINED, NOBODY } from '../ssh/ssh-failure.ts';
 import type { ConnectorFiles } from './connector-files.ts';
 import { AnswerSchema, MessageReader, WantSchema, errorReply, writeMessage } from './messages.ts';
 import type { Want } from './messages.ts';
-import { Questions } from './questions.ts';
+import { Questions, isAskedByHost } from './questions.ts';
 import type { SshConnection } from './ssh-connection.ts';
 
 export interface ConnectorOptions {
@@ -95,10 +96,15 @@ export class Connector {
 
   async #answer(want: Want, socket: Socket, reader: MessageReader): Promise<void> {
     switch (want.want) {
-      case 'ask':
-        writeMessage(socket, { text: want.isNotice ? '' : await this.#questions.ask(want.text) });
+      case 'ask': {
+        const answer = want.isNotice ? '' : await this.#questions.ask(want.text);
+        // ssh would send an empty answer, three times: machines count those as failed logins.
+        if (typeof answer !== 'string' && isAskedByHost(want.text))
+          this.#attempt.abort(answer === null ? DECLINED : NOBODY);
+        writeMessage(socket, { text: answer ?? null });
         socket.end();
         return;
+      }
       case 'stop':
         socket.end();
         this.#done.resolve(undefined);
@@ -133,7 +139,8 @@ export class Connector {
           id += 1;
           writeMessage(socket, { question: { id, ...question } });
           const message = await reader.next(AnswerSchema);
-          return message?.answer.id === id ? message.answer.text : null;
+          if (message === null) return undefined;
+          return message.answer.id === id ? message.answer.text : null;
         })
       : () => undefined;
     this.#stages.add(show);

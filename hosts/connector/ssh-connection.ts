@@ -10,7 +10,7 @@ import { prepare } from '../far/preparation.ts';
 import type { Survey } from '../far/survey.ts';
 import type { Host } from '../base/host-list.ts';
 import { sshArguments, sshEnvironment } from '../ssh/ssh-command.ts';
-import { sshFailure } from '../ssh/ssh-failure.ts';
+import { sshFailure, unansweredFailure } from '../ssh/ssh-failure.ts';
 
 const MAX_SAID = 16 * 1024;
 
@@ -28,7 +28,7 @@ export interface SshConnectionOptions {
   readonly askCommand: readonly string[];
   readonly environment: NodeJS.ProcessEnv;
   readonly onStage: (stage: string) => void;
-  /** Kills ssh, also once it is connected. */
+  /** Kills ssh, also once it is connected. Its reason may be DECLINED or NOBODY. */
   readonly signal: AbortSignal;
 }
 
@@ -78,6 +78,8 @@ export async function connectBySsh(options: SshConnectionOptions): Promise<SshCo
     if ('ended' in prepared) {
       const failure = await ended;
       if (failure !== undefined) throw noSsh(ssh, failure);
+      const unanswered = unansweredFailure(host, options.signal);
+      if (unanswered !== undefined) throw unanswered;
       if (!prepared.heard && prepared.skipped === '') throw sshFailure(host, said, exit);
       if (prepared.heard)
         throw new HoldfastError('connection_closed', `The connection to ${host.name} ended`, {

@@ -31,7 +31,7 @@ const KNOWN: readonly Known[] = [
   {
     sign: /Permission denied/,
     code: 'permission_denied',
-    why: 'it accepts none of your keys and passwords',
+    why: 'it accepts none of your keys, passwords and codes',
     next: 'try `ssh` to that host first; when it works there, it works here',
   },
   {
@@ -86,5 +86,23 @@ export function sshFailure(host: Host, said: string, exit: string): HoldfastErro
     why: last === undefined ? `ssh ${exit}` : `ssh says: ${last.slice(0, 500)}`,
     next: `try \`ssh ${host.name}\` yourself; when it works there, it works here`,
     details: { ssh: said.slice(-2000) },
+  });
+}
+
+/** Reasons for ending an attempt: the machine asks for a password or a code, and the person does not answer … */
+export const DECLINED = Symbol('declined');
+/** … or nobody can be asked. */
+export const NOBODY = Symbol('nobody');
+
+/** The error of an attempt that was ended for such a reason. */
+export function unansweredFailure(host: Host, { reason }: AbortSignal): HoldfastError | undefined {
+  if (reason === DECLINED)
+    return new HoldfastError('cancelled', `Connecting to ${host.name} was cancelled`, {
+      why: 'its question was not answered',
+    });
+  if (reason !== NOBODY) return undefined;
+  return new HoldfastError('permission_denied', `${host.name} (${host.destination}) cannot be reached`, {
+    why: 'it asks for a password or a code, and nobody can be asked here',
+    next: 'run the command on a terminal; commands without one then share that login for ten minutes',
   });
 }

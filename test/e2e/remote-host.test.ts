@@ -4,6 +4,7 @@ import { dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { Cuts } from '../fixtures/hosts/cuts.ts';
+import { ASKS_CODES } from '../fixtures/hosts/one-time-codes.ts';
 import { SSHD, SshServer } from '../fixtures/hosts/ssh-server.ts';
 import { type GitIn, commitProject } from '../setup/git-project.ts';
 import { writeProject } from '../setup/profiles.ts';
@@ -15,6 +16,8 @@ import { type User, journey } from './harness/user.ts';
 const AGENT = resolve(import.meta.dirname, '../fixtures/acp-agent/agent.mjs');
 const PROGRAM = resolve(import.meta.dirname, '../../scripts/holdfast.cjs');
 const PASSPHRASE = 'correct horse';
+/** The other machine asks for a one-time code as well, where it can: one for each login. */
+const CODES = ['246810', '135791'];
 const SETTLED_MS = 8_000;
 const SEEN = { timeout: 60_000 };
 const PROFILE = `name: task
@@ -39,8 +42,8 @@ async function writeRepository(home: TestHome): Promise<{ project: string; git: 
   return { project, git: commitProject(project) };
 }
 
-/** Connects to the host by its name, and answers what ssh asks. */
-async function connect(person: User, asksPassphrase: boolean): Promise<void> {
+/** Connects to the host by its name, and answers what ssh asks. `codes`: what is entered as the one-time code. */
+async function connect(person: User, asks: false | { readonly codes: readonly string[] }): Promise<void> {
   // A list closes when a view that is still loading takes the focus.
   for (let tries = 1; ; tries += 1) {
     await person.runCommand('Agent: Connect to Host');
@@ -51,14 +54,15 @@ async function connect(person: User, asksPassphrase: boolean): Promise<void> {
       if (tries === 4) throw error;
     }
   }
-  if (asksPassphrase) {
-    await person
-      .quickInput('Connect to build-box')
-      .getByText('Enter passphrase for key')
-      .first()
-      .waitFor(SEEN);
+  const answer = async (prompt: RegExp, text: string): Promise<void> => {
+    await person.quickInput('Connect to build-box').getByText(prompt).first().waitFor(SEEN);
     expect(await person.page.locator('.quick-input-widget input[type=password]').count()).toBe(1);
-    await person.enterText(PASSPHRASE);
+    await person.enterText(text);
+  };
+  if (asks !== false) {
+    await answer(/^Enter passphrase for key/, PASSPHRASE);
+    for (const [n, code] of (ASKS_CODES ? asks.codes : []).entries())
+      await answer(n === 0 ? /^\(\S+\) Password:/ : /^Asked again, the last answer may be wrong: /, code);
   }
   await person.toast('Connected to build-box').first().waitFor({ timeout: 120_000 });
 }
@@ -70,6 +74,7 @@ test.skipIf(SSHD === undefined)(
     const server = await SshServer.start(SSHD ?? '', {
       environment: farEnvironment(),
       passphrase: PASSPHRASE,
+      ...(ASKS_CODES ? { codes: CODES } : {}),
     });
     const person = makeRunFolder('holdfast-person-');
     const cuts = new Cuts(join(server.folder, 'cuts'));
@@ -109,7 +114,7 @@ test.skipIf(SSHD === undefined)(
         const { page } = user;
         const framed = page.frameLocator('iframe.webview.ready').frameLocator('iframe');
 
-        await connect(user, true);
+        await connect(user, { codes: ['000000', ...CODES.slice(0, 1)] });
         await user.screenshot('remote-connected-dark');
         await user.pressToastButton('Connected to build-box', 'New Session');
         await user.quickInput('New Session on build-box').waitFor();
@@ -167,7 +172,7 @@ test.skipIf(SSHD === undefined)(
           .waitFor(SEEN);
         await user.screenshot('remote-away-dark');
         await user.clearToasts();
-        await connect(user, true);
+        await connect(user, { codes: CODES.slice(1) });
         await user.clearToasts();
         await user.tab('notes.txt', 'dirty').first().click();
         await user.save('notes.txt');

@@ -1,14 +1,11 @@
-import { spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { TestHome } from '../../setup/test-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 import { waitUntil } from '../../fixtures/sidecar/turns.ts';
+import { HAS_SCRIPT, Sitting } from '../../fixtures/cli/sitting.ts';
 import { openTerminal } from './attached-terminal.ts';
-
-const PROGRAM = join(import.meta.dirname, '../../../scripts/holdfast.cjs');
 
 /** A fake agent that waits for an approval on the whole screen: it writes down every byte that it gets. */
 const AGENT = String.raw`
@@ -28,47 +25,7 @@ while True:
 out.write('\x1b[?1049l')
 `;
 
-/** `terminal attach` in a real terminal, which util-linux `script` makes. */
-class Sitting {
-  readonly #child;
-  readonly ended: Promise<number | null>;
-  text = '';
-
-  constructor(home: TestHome, args: readonly string[]) {
-    const command = [process.execPath, PROGRAM, ...args].map((word) => `'${word}'`).join(' ');
-    this.#child = spawn('script', ['-qec', `stty cols 100 rows 30; exec ${command}`, '/dev/null'], {
-      env: {
-        ...process.env,
-        HOLDFAST_HOME: home.path,
-        TERM: 'xterm-256color',
-        NO_COLOR: '1',
-        COLORTERM: '24bit',
-      },
-      stdio: ['pipe', 'pipe', 'pipe'],
-    });
-    this.#child.stdout.setEncoding('utf8').on('data', (chunk: string) => (this.text += chunk));
-    this.#child.stdin.on('error', () => undefined);
-    this.ended = new Promise((resolve) => this.#child.once('close', resolve));
-  }
-
-  type(text: string): void {
-    this.#child.stdin.write(text);
-  }
-
-  async shows(text: string): Promise<void> {
-    await waitUntil(
-      `${text} on the screen of ${JSON.stringify(this.text)}`,
-      () => this.text.includes(text),
-      30_000,
-    );
-  }
-
-  kill(): void {
-    this.#child.kill('SIGKILL');
-  }
-}
-
-describe.skipIf(!existsSync('/usr/bin/script'))('detaching from a full-screen agent (needs script)', () => {
+describe.skipIf(!HAS_SCRIPT)('detaching from a full-screen agent (needs script)', () => {
   let home: TestHome;
   const sittings: Sitting[] = [];
   beforeAll(async () => {
@@ -84,7 +41,7 @@ describe.skipIf(!existsSync('/usr/bin/script'))('detaching from a full-screen ag
     await home.dispose();
   });
   const sit = (...args: string[]): Sitting => {
-    const sitting = new Sitting(home, args);
+    const sitting = new Sitting({ ...process.env, HOLDFAST_HOME: home.path }, args);
     sittings.push(sitting);
     return sitting;
   };

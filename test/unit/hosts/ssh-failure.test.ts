@@ -29,7 +29,7 @@ test.for([
   [
     'me@far: Permission denied (publickey).\r\n',
     'permission_denied',
-    'it accepts none of your keys and passwords',
+    'it accepts none of your keys, passwords and codes',
   ],
 ])('%j is told in our words', ([said = '', code, why]) => {
   expect(sshFailure(HOST, said, 'ended with code 255')).toMatchObject({
