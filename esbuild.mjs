@@ -271,6 +271,38 @@ const withoutLinkify = {
 };
 
 /**
+ * Named characters such as `&copy;` are 20 KB of tables, which every browser has already.
+ * @type {import('esbuild').Plugin}
+ */
+const browserEntities = {
+  name: 'browser-entities',
+  setup(bundle) {
+    const path = join(ROOT, 'webview/html-entities.ts');
+    bundle.onResolve({ filter: /^entities$/ }, () => ({ path }));
+  },
+};
+
+/**
+ * The pages check with schemas and publish none: what describes them as JSON is 18 KB.
+ * @type {import('esbuild').Plugin}
+ */
+const withoutJsonSchemas = {
+  name: 'without-json-schemas',
+  setup(bundle) {
+    const filter = /node_modules\/zod\/v4\/core\/(?:to-json-schema|json-schema-processors)\.js$/;
+    bundle.onLoad({ filter }, async ({ path }) => {
+      const names = (await readFile(path, 'utf8')).matchAll(/^export (?:const|function) (\w+)/gm);
+      return {
+        contents: [
+          `const missing = () => { throw new Error('The page makes no JSON schemas'); };`,
+          ...Array.from(names, ([, name]) => `export const ${name} = missing;`),
+        ].join('\n'),
+      };
+    });
+  },
+};
+
+/**
  * `import { z }` takes all of zod into a bundle; `import * as z`, which means the same, takes what is used.
  * @type {import('esbuild').Plugin}
  */
@@ -341,7 +373,7 @@ function pageBundles() {
     loader: { '.ttf': 'file' },
     assetNames: '[name]',
   });
-  const plugins = [oneLanguage, usedZod, withoutNode, withoutLinkify];
+  const plugins = [oneLanguage, usedZod, withoutNode, withoutLinkify, browserEntities, withoutJsonSchemas];
   return Promise.all([
     build({
       ...options,

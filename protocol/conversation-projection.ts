@@ -186,6 +186,10 @@ function beside(step: Step, entry: EventEntry): readonly ItemChange[] {
       const { version, author } = entry.data;
       return one({ ...mark(), mark: 'memory', version, author });
     }
+    case 'check.ended': {
+      const { name, of, exitCode, ms } = entry.data;
+      return one({ ...mark(), mark: 'check', name, of, exitCode, ms });
+    }
     case 'conversation.started-over':
       return [{ key: 'started-over', item: { ...mark(), mark: 'started-over', memory: entry.data.memory } }];
     default:

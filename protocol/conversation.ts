@@ -172,6 +172,15 @@ const MarkItemSchema = z.discriminatedUnion('mark', [
     author: z.enum(['person', 'agent', 'supervisor']),
   }),
   mark.extend({ mark: z.literal('started-over'), memory: count.nullable() }),
+  /** A check ended. Its output is the content. */
+  mark.extend({
+    mark: z.literal('check'),
+    name: z.string(),
+    // A `CheckSubject`. Its module would bring everything about reviews into the session page.
+    of: z.enum(['workspace', 'accepted']),
+    exitCode: z.number().int(),
+    ms: count,
+  }),
 ]);
 
 /** An item as it follows from events, without the text of its contents. */

@@ -33,6 +33,15 @@ export type Filter = (typeof FILTERS)[number];
 
 const CHANGING: ReadonlySet<string> = new Set(['edit', 'delete', 'move']);
 
+/** Rows of one item stay the same object, so that a page of 1,500 rows looks only at those that are new. */
+const ROWS = new WeakMap<ConversationItem, Row>();
+
+function rowOf(item: ConversationItem, make: () => Row): Row {
+  const row = ROWS.get(item) ?? make();
+  ROWS.set(item, row);
+  return row;
+}
+
 /** What the page shows, in order: items that belong together are one row. */
 export function timeline(items: readonly ConversationItem[], live: readonly LiveText[]): readonly Row[] {
   const rows: Row[] = [];
@@ -47,24 +56,24 @@ export function timeline(items: readonly ConversationItem[], live: readonly Live
         addMessage(rows, item);
         break;
       case 'prompt':
-        rows.push({ kind: 'prompt', key, item });
+        rows.push(rowOf(item, () => ({ kind: 'prompt', key, item })));
         break;
       case 'plan':
-        rows.push({ kind: 'plan', key, item });
+        rows.push(rowOf(item, () => ({ kind: 'plan', key, item })));
         break;
       case 'tool':
-        rows.push({ kind: 'tool', key, item });
+        rows.push(rowOf(item, () => ({ kind: 'tool', key, item })));
         break;
       case 'permission':
-        rows.push({ kind: 'permission', key, item });
+        rows.push(rowOf(item, () => ({ kind: 'permission', key, item })));
         break;
       case 'notice':
-        rows.push({ kind: 'notice', key, item });
+        rows.push(rowOf(item, () => ({ kind: 'notice', key, item })));
         break;
       case 'mark':
       case 'option':
       case 'connected':
-        rows.push({ kind: 'mark', key, item });
+        rows.push(rowOf(item, () => ({ kind: 'mark', key, item })));
         break;
       case 'end':
         rows.push({ kind: 'end', key, item, usage: usages.get(item.turnId ?? '') ?? null });
@@ -87,10 +96,17 @@ export function matches(row: Row, filter: Filter): boolean {
         row.kind === 'prompt' ||
         row.kind === 'end' ||
         (row.kind === 'tool' && CHANGING.has(row.item.kind)) ||
-        (row.kind === 'mark' && row.item.type === 'mark' && row.item.mark !== 'egress')
+        (row.kind === 'mark' &&
+          row.item.type === 'mark' &&
+          row.item.mark !== 'egress' &&
+          row.item.mark !== 'check')
       );
     case 'commands':
-      return row.kind === 'prompt' || (row.kind === 'tool' && row.item.kind === 'execute');
+      return (
+        row.kind === 'prompt' ||
+        (row.kind === 'tool' && row.item.kind === 'execute') ||
+        (row.kind === 'mark' && row.item.type === 'mark' && row.item.mark === 'check')
+      );
     case 'questions':
       return row.kind === 'prompt' || row.kind === 'permission';
   }
@@ -113,7 +129,7 @@ function addMessage(rows: Row[], item: Item<'message'>): void {
     return;
   }
   const row = { kind: 'message', role: item.role, text: item.text ?? '', cut, isRemoved } as const;
-  rows.push({ ...row, key: `${key} ${item.id}`, isLive: false });
+  rows.push(rowOf(item, () => ({ ...row, key: `${key} ${item.id}`, isLive: false })));
 }
 
 function addLive(rows: Row[], live: LiveText): void {

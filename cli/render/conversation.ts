@@ -125,6 +125,11 @@ function mark(item: Item<'mark'>): string {
       return 'the sandbox was lost; the turn started again in a new one';
     case 'memory':
       return `the ${item.author} changed the memory (version ${item.version})`;
+    case 'check': {
+      const how = item.exitCode === 0 ? 'passed' : `failed with exit code ${item.exitCode}`;
+      const on = item.of === 'accepted' ? ' on the accepted files' : '';
+      return `check ${sanitizeLine(item.name)} ${how}${on} after ${formatDuration(item.ms)}`;
+    }
     case 'started-over':
       return 'the agent started over, with the memory of the session';
   }

@@ -1,6 +1,7 @@
 import { memo } from 'preact/compat';
 import { useMemo } from 'preact/hooks';
-import { COPY, LINK, renderMarkdown } from '../markdown.ts';
+import { COPY, LINK, markdownParts, renderMarkdown } from '../markdown.ts';
+import type { MarkdownPart } from '../markdown.ts';
 import type { PageModel } from '../page-model.ts';
 
 interface Props {
@@ -10,7 +11,7 @@ interface Props {
 
 /** Markdown of an agent. Links go through the extension; nothing else in it reacts. */
 export const MarkdownText = memo(function MarkdownText({ model, text }: Props) {
-  const html = useMemo(() => renderMarkdown(text), [text]);
+  const parts = useMemo(() => markdownParts(text), [text]);
   const open = (event: MouseEvent): void => {
     const target = event.target instanceof Element ? event.target : null;
     const code = target?.closest(`[${COPY}]`)?.parentElement?.querySelector('pre');
@@ -22,9 +23,17 @@ export const MarkdownText = memo(function MarkdownText({ model, text }: Props) {
     if (/^(https?|mailto):/i.test(address)) void model.ask('openLink', { url: address });
     else void model.ask('openFile', locationOf(address));
   };
-  // Sanitized in `renderMarkdown`; the policy of the page allows no script in it either.
-  return <div class="markdown" onClick={open} dangerouslySetInnerHTML={{ __html: html }} />;
+  return (
+    <div class="markdown" onClick={open}>
+      {parts.map((part, index) => (
+        <Part key={index} {...part} />
+      ))}
+    </div>
+  );
 });
+
+/** Sanitized in `renderMarkdown`; the policy of the page allows no script in it either. */
+const Part = memo((part: MarkdownPart) => <div dangerouslySetInnerHTML={{ __html: renderMarkdown(part) }} />);
 
 /** `src/a.ts:12` and `src/a.ts#L12` name a line. */
 function locationOf(address: string): { path: string; line: number | null } {

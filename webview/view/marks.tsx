@@ -75,7 +75,55 @@ export function Mark({ model, row }: { model: PageModel; row: Extract<Row, { kin
       return <Line icon="book">{`The memory of the session was changed (version ${item.version})`}</Line>;
     case 'started-over':
       return <Line icon="debug-restart">The agent started over</Line>;
+    case 'check':
+      return <Check model={model} item={item} />;
   }
+}
+
+interface CheckProps {
+  readonly model: PageModel;
+  readonly item: Extract<Extract<Row, { kind: 'mark' }>['item'], { mark: 'check' }>;
+}
+
+/** How a check ended; its output unfolds. */
+function Check({ model, item }: CheckProps) {
+  const [output, setOutput] = useState<string | null>(null);
+  const { name, of, exitCode, ms, contents } = item;
+  const sha256 = contents[0]?.sha256;
+  const show = (sha: string): void => {
+    model
+      .request('content', { sha256: sha })
+      .then(({ text, isCut }) => setOutput(isCut ? `${text}\n…` : text))
+      .catch((error: unknown) => model.fail(error));
+  };
+  const isPassed = exitCode === 0;
+  const facts = [
+    `${plain(name)} ${isPassed ? 'passed' : `failed with exit code ${exitCode}`}`,
+    ...(of === 'accepted' ? ['on the accepted files'] : []),
+    formatDuration(ms),
+  ];
+  return (
+    <>
+      <Line
+        icon={isPassed ? 'pass' : 'error'}
+        isWarning={!isPassed}
+        actions={
+          sha256 !== undefined && (
+            <button
+              class="link"
+              aria-expanded={output !== null}
+              onClick={() => (output === null ? show(sha256) : setOutput(null))}
+            >
+              {output === null ? 'Show Output' : 'Hide Output'}
+            </button>
+          )
+        }
+      >
+        {facts.join(' · ')}
+      </Line>
+      {output !== null && <Code model={model} text={plain(output)} label={`Output of ${plain(name)}`} />}
+    </>
+  );
 }
 
 export function snapshotReason(reason: string): string {
@@ -110,7 +158,7 @@ function Line({ icon, children, actions, isWarning = false }: LineProps) {
   return (
     <p class={`mark${isWarning ? ' warning' : ''}`}>
       <Icon name={icon} /> <span>{children}</span>
-      {actions !== undefined && actions !== null && <span class="actions">{actions}</span>}
+      {Boolean(actions) && <span class="actions">{actions}</span>}
     </p>
   );
 }

@@ -18,7 +18,8 @@ export function Message({ model, row }: Props) {
   switch (role) {
     case 'agent':
       return (
-        <div class={`message${isLive ? ' live' : ''}`}>
+        // Read aloud once, when it is whole, and not again with each word.
+        <div class={`message${isLive ? ' live' : ''}`} aria-busy={isLive}>
           <MarkdownText model={model} text={text} />
           <WholeText model={model} row={row} />
         </div>

@@ -12,7 +12,6 @@ import { Attachments } from './attachments.tsx';
 import { Icon } from './icon.tsx';
 import { useMentions } from './mention-list.tsx';
 
-const MAX_HEIGHT = 240;
 const { count: MAX_FILES } = ATTACHMENT_LIMITS;
 
 /** A prompt that waits and is in the box, and what was there before. */
@@ -46,13 +45,9 @@ export function PromptBox({ model, isShown }: { readonly model: PageModel; reado
     model.draft = edited === null ? { text, attachments } : edited.own;
   }, [model, text, attachments, edited]);
   useLayoutEffect(() => {
-    const element = box.current;
-    if (element === null) return;
-    element.style.height = 'auto';
-    element.style.height = `${Math.min(element.scrollHeight, MAX_HEIGHT)}px`;
-    if (nextCaret.current !== null) element.setSelectionRange(nextCaret.current, nextCaret.current);
+    if (nextCaret.current !== null) box.current?.setSelectionRange(nextCaret.current, nextCaret.current);
     nextCaret.current = null;
-  }, [text, isShown]);
+  }, [text]);
   const mentions = useMentions({
     model,
     text,

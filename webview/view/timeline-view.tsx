@@ -1,3 +1,4 @@
+import type { VNode } from 'preact';
 import { memo } from 'preact/compat';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { formatTime, plain } from '../format.ts';
@@ -100,7 +101,8 @@ export function TimelineView({ model, filter }: Props) {
         ref={box}
         onScroll={onScroll}
         role="log"
-        aria-live="polite"
+        // Who reads further up is not told what is loaded there.
+        aria-live={isAway ? 'off' : 'polite'}
         aria-relevant="additions"
         tabIndex={0}
         aria-label="Conversation"
@@ -108,15 +110,9 @@ export function TimelineView({ model, filter }: Props) {
         <div class="column">
           {cursors.before !== null && <p class="quiet center">Loading earlier messages…</p>}
           {rows.length === 0 && <Empty model={model} filter={filter} />}
-          {rows.map((row) => (
-            <div
-              key={row.key}
-              data-key={row.key}
-              class={`row row-${row.kind}${row.key === model.found?.key ? ' found' : ''}`}
-            >
-              <RowView model={model} row={row} />
-            </div>
-          ))}
+          {rows.map((row) =>
+            row.key === model.found?.key ? rowElement(model, row, ' found') : drawn(model, row),
+          )}
           <Working model={model} />
         </div>
       </div>
@@ -125,6 +121,23 @@ export function TimelineView({ model, filter }: Props) {
           <Icon name="arrow-down" /> Latest
         </button>
       )}
+    </div>
+  );
+}
+
+/** The elements of rows: the same object again is nothing to compare. */
+const DRAWN = new WeakMap<Row, VNode>();
+
+function drawn(model: PageModel, row: Row): VNode {
+  const element = DRAWN.get(row) ?? rowElement(model, row);
+  DRAWN.set(row, element);
+  return element;
+}
+
+function rowElement(model: PageModel, row: Row, more = ''): VNode {
+  return (
+    <div key={row.key} data-key={row.key} class={`row row-${row.kind}${more}`}>
+      <RowView model={model} row={row} />
     </div>
   );
 }

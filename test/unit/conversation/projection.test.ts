@@ -165,3 +165,16 @@ test('a page of items as large as items can be fits into a message', async () =>
   expect(seq).toBe(2);
   expect(Buffer.byteLength(JSON.stringify(items))).toBeLessThan(FRAME_LIMITS.lineBytes - 1000);
 });
+
+test('a check that ended is a mark, and its output is what it has', () => {
+  const content = { sha256: 'b'.repeat(64), bytes: 7, mediaType: 'text/plain' };
+  const data = {
+    ...{ checkId: 'chk-aaaaaaaaaaaaaaaa', name: 'tests', command: 'npm test', of: 'accepted' },
+    ...{ tree: 'a'.repeat(64), review: null, exitCode: 1, ms: 820, content, outputBytes: 7, key: null },
+  };
+  const at = '2026-01-01T10:00:00.000Z';
+  const event = { sessionId: sessionId(1), seq: 4, at, actor: 'person', type: 'check.ended', data };
+  expect(fold([event as unknown as SessionEvent])).toMatchObject([
+    { type: 'mark', mark: 'check', name: 'tests', of: 'accepted', exitCode: 1, ms: 820, contents: [content] },
+  ]);
+});
