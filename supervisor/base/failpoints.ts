@@ -45,6 +45,7 @@ export const FAILPOINTS = [
   'deploy.after-publish',
   'deploy.before-row',
   'setup.after-intent',
+  'setup.after-clone',
   'setup.after-build',
   'setup.before-image',
   'setup.after-image',

@@ -1,6 +1,7 @@
 import { finished } from 'node:stream/promises';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { IN_SANDBOX } from '../../sidecar/wire.ts';
+import { type ProgramPlace, runBriefly } from './brief-program.ts';
 import type { EngineExec, ExecSpec, PrepareIo, SetupStep } from './port.ts';
 
 const BUSYBOX = `${IN_SANDBOX.runtime}/busybox`;
@@ -41,21 +42,20 @@ export async function runSetupProgram(
   });
 }
 
-/** Writes a secret to memory, by our own program and its standard input: an argument would be seen by every process. */
+/**
+ * Writes a secret to memory, by our own program and its standard input: an argument would be seen by every process. Errors:
+ * `setup_failed`, also if that takes too long; the reason of `signal`.
+ */
 export async function writeSecretFile(
-  start: StartProgram,
+  place: ProgramPlace,
   { name, value }: { readonly name: string; readonly value: Buffer },
+  signal: AbortSignal,
+  limitMs?: number,
 ): Promise<void> {
   const script = `umask 077 && "$0" mkdir -p ${IN_SANDBOX.secrets} && exec "$0" cat > "${IN_SANDBOX.secrets}/$1"`;
-  const exec = await start({
-    execId: 'setup-secret',
-    command: [BUSYBOX, 'sh', '-c', script, BUSYBOX, name],
-    ...{ env: {}, cwd: '/', tty: null, stdin: true },
-  });
-  exec.stdout.resume();
-  exec.stderr?.resume();
-  exec.stdin.end(value);
-  if ((await exec.exited) === 0) return;
+  const command = [BUSYBOX, 'sh', '-c', script, BUSYBOX, name];
+  const writing = { execId: 'setup-secret', command, input: value };
+  if ((await runBriefly(place, writing, signal, limitMs)) === 0) return;
   throw new HoldfastError('setup_failed', `The setup could not be given the secret ${name}`, {
     why: 'its file could not be written to memory; `limits.memory` may be too small',
   });

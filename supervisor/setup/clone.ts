@@ -1,7 +1,7 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Profile } from '../../protocol/profile.ts';
 import type { Engine } from '../engine/port.ts';
-import { runBriefly } from './brief-exec.ts';
+import { runInAgent } from './agent-programs.ts';
 import type { SetupCommand } from './setup-commands.ts';
 
 type Repository = NonNullable<NonNullable<Profile['workspace']>['repository']>;
@@ -59,7 +59,7 @@ export async function hasGit(
   limitMs?: number,
 ): Promise<boolean> {
   const asked = { execId: 'setup-git', command: ['sh', '-c', 'command -v git'] };
-  return (await runBriefly(engine, sandboxId, asked, signal, limitMs)) === 0;
+  return (await runInAgent(engine, sandboxId, asked, signal, limitMs)) === 0;
 }
 
 export function gitMissingError(image: string): HoldfastError {

@@ -4,8 +4,8 @@ import type { Engine, SandboxSpec } from '../engine/port.ts';
 
 interface Options {
   readonly engine: Pick<Engine, 'startSandbox' | 'removeSandbox' | 'removeObject'>;
-  /** Whether the runner of this sandbox takes requests. */
-  readonly takesRequests: (id: string) => Promise<boolean>;
+  /** Whether the runner of this sandbox takes requests. Rejects once `signal` is aborted. */
+  readonly takesRequests: (id: string, signal: AbortSignal) => Promise<boolean>;
   readonly log: Log;
 }
 
@@ -26,9 +26,11 @@ export async function requireStarts(
       const failure = HoldfastError.from(error);
       throw failure.code === 'engine_unavailable' ? failure : unusableError(failure.sentence, failure);
     });
-    if (!(await takesRequests(id))) throw unusableError('nothing in it takes requests', undefined);
+    if (!(await takesRequests(id, signal))) throw unusableError('nothing in it takes requests', undefined);
     signal.throwIfAborted();
   } catch (error) {
+    // Whoever cancels learns nothing about the image.
+    signal.throwIfAborted();
     addToLog(`[image] ${HoldfastError.from(error).sentence}\n`);
     throw error;
   }

@@ -1,6 +1,6 @@
 import { IN_SANDBOX } from '../../sidecar/wire.ts';
 import type { Engine } from '../engine/port.ts';
-import { runBriefly } from './brief-exec.ts';
+import { runInAgent } from './agent-programs.ts';
 import { leftSecretsError, type SecretFinding } from './secret-scan.ts';
 import type { SetupSecret } from './secret-parts.ts';
 import { SecretSearch } from './secret-search.ts';
@@ -63,5 +63,5 @@ export async function removeFiles(
     input: paths.map((path) => `${path}\0`).join(''),
   };
   // What it could not remove is found again.
-  await runBriefly(engine, sandboxId, removal, signal);
+  await runInAgent(engine, sandboxId, removal, signal);
 }

@@ -63,7 +63,8 @@ export async function runCommands(
   const ended = new AbortController();
   const tooMuch = new AbortController();
   const signal = AbortSignal.any([io.signal, tooMuch.signal]);
-  const stop = (): void => void engine.stopAgent(sandboxId, 0).catch(() => undefined);
+  const place = { start, end: () => engine.stopAgent(sandboxId, 0) };
+  const stop = (): void => void place.end().catch(() => undefined);
   signal.addEventListener('abort', stop, { once: true });
   try {
     await sidecar.prepareHome([]);
@@ -80,7 +81,7 @@ export async function runCommands(
     }).then((found) => {
       if (found) tooMuch.abort(tooMuchError(excess ?? 'its limits'));
     });
-    for (const secret of secrets) await writeSecretFile(start, secret);
+    for (const secret of secrets) await writeSecretFile(place, secret, signal);
     for (const { name, command, shown, env } of commands) {
       const program = { name, execId: `setup-${name}`, command, shown, env, cwd: IN_SANDBOX.workspace };
       await runSetupProgram(start, program, { ...io, signal });

@@ -23,8 +23,8 @@ export interface SetupRunsOptions extends SetupExecutionsOptions, SetupContainer
   readonly engine: Engine;
   readonly policies: Pick<Policies, 'declare' | 'withdraw'>;
   readonly egress: Pick<Egress, 'setLive' | 'waitUntilReady'>;
-  /** Whether the agent container of this sandbox takes requests. Waits for it. */
-  readonly takesRequests: (sandboxId: string) => Promise<boolean>;
+  /** Whether the agent container of this sandbox takes requests. Waits for it, until `signal` is aborted. */
+  readonly takesRequests: (sandboxId: string, signal: AbortSignal) => Promise<boolean>;
   readonly templates: TemplateCapture;
   /** Where packages come from. Errors: `invalid_state`. */
   readonly sources: () => PackageSources;
@@ -114,6 +114,7 @@ export class SetupRuns {
     const clones = plan.commands.filter(isClone);
     if (await hasGit(engine, row.id, running.signal)) {
       await this.#runIn(running, clones, null);
+      await failpoint('setup.after-clone');
       return true;
     }
     await engine.stopAgent(row.id, 0);

@@ -56,11 +56,15 @@ export function createNetwork(storage: StorageLayer, program: Program, log: Log)
     sources: () => packageSources(process.env),
     connect: (id) => SidecarClient.connect(() => engine.dial(id), id),
     owner: () => sandboxOwner(engine, () => storage.sessions.allocateUid()),
-    takesRequests: async (id) => {
+    takesRequests: async (id, signal) => {
       const client = await SidecarClient.connect(() => engine.dial(id), id);
+      const close = (): void => client.close();
+      signal.addEventListener('abort', close, { once: true });
       try {
+        signal.throwIfAborted();
         return await client.agentReady(SETUP_READY_MS);
       } finally {
+        signal.removeEventListener('abort', close);
         client.close();
       }
     },

@@ -6,6 +6,7 @@ import { IN_SANDBOX } from '../../../sidecar/wire.ts';
 import { failpoint } from '../../base/failpoints.ts';
 import { environmentOfSecrets } from '../../base/secret-environment.ts';
 import type { PreparedImage, PrepareIo, PrepareSpec } from '../port.ts';
+import { runBriefly } from '../brief-program.ts';
 import { type StartProgram, runSetupProgram, writeSecretFile } from '../setup-programs.ts';
 import type { DockerApi } from './api.ts';
 import { setupOptions } from './container-options.ts';
@@ -18,6 +19,8 @@ import { diskLimitError, watchDisk } from './setup-disk.ts';
 
 /** A layer of several gigabytes takes minutes on a slow disk. */
 const COMMIT_MS = 15 * 60_000;
+/** Of a folder with a million files. */
+const REMOVAL_MS = 10 * 60_000;
 const END_SECONDS = 1;
 /** A quick disk takes a few gigabytes meanwhile. */
 const MEASURE_MS = 3000;
@@ -68,7 +71,8 @@ export class Preparations {
         if (error !== null) tooLarge.abort(error);
       });
       const start: StartProgram = (program) => execs.run(what, id, program);
-      for (const secret of spec.secrets) await writeSecretFile(start, secret);
+      const place = { start, end: () => containers.remove(what, id) };
+      for (const secret of spec.secrets) await writeSecretFile(place, secret, signal);
       const secrets = environmentOfSecrets(spec.secrets);
       for (const step of spec.steps) {
         const env = { ...secrets, ...step.env };
@@ -81,7 +85,7 @@ export class Preparations {
       while (io.inspect !== undefined) {
         const unwanted = await this.#inspect(what, id, io.inspect, signal);
         if (unwanted.length === 0) break;
-        await this.#removeFiles(what, id, unwanted);
+        await this.#removeFiles(what, id, unwanted, signal);
       }
       await failpoint('setup.before-image');
       const image = await this.#commit(what, id, spec);
@@ -137,22 +141,16 @@ export class Preparations {
   }
 
   /** The container runs our own program meanwhile, and nothing of the setup. What cannot be removed is found again. */
-  async #removeFiles(what: string, id: string, paths: readonly string[]): Promise<void> {
+  async #removeFiles(what: string, id: string, paths: readonly string[], signal: AbortSignal): Promise<void> {
     const { containers, execs } = this.#options;
     await containers.start(what, id);
-    const exec = await execs.run(what, id, {
+    const start: StartProgram = (program) => execs.run(what, id, program);
+    const removal = {
       execId: 'removal',
       command: [BUSYBOX, 'sh', '-c', '"$0" xargs -0 "$0" rm -rf --', BUSYBOX],
-      env: {},
-      cwd: '/',
-      tty: null,
-      stdin: true,
-    });
-    exec.stdout.resume();
-    exec.stderr?.resume();
-    // By its standard input: an argument would be seen by every process.
-    exec.stdin.end(paths.map((path) => `${path}\0`).join(''));
-    await exec.exited;
+      input: paths.map((path) => `${path}\0`).join(''),
+    };
+    await runBriefly({ start, end: () => containers.remove(what, id) }, removal, signal, REMOVAL_MS);
     await containers.end(what, id, END_SECONDS);
   }
 

@@ -2,6 +2,8 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import type { FailpointName } from '../../../supervisor/base/failpoints.ts';
+import { gitSite } from '../../egress-harness/git-site.ts';
+import { Origin } from '../../egress-harness/origin.ts';
 import { deploy } from '../../setup/deploy.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 import { expectSettled } from '../harness/expectations.ts';
@@ -61,6 +63,23 @@ const PRESENT =
 
 export function setupScenario(point: FailpointName): Promise<void> {
   return preparedScenario(point, PRESENT, {}, ['cat made ~/.made', 'made\nhome\n']);
+}
+
+/** Its workspaces begin with a clone, which is made before the packages are installed. */
+export async function cloneScenario(point: FailpointName): Promise<void> {
+  const origin = await Origin.start({
+    sites: [await gitSite(await fixture.temporaryFolder(), 'project', { 'main.txt': 'cloned\n' })],
+  });
+  try {
+    const url = `http://host.holdfast.internal:${origin.port}/git/project.git`;
+    const more = `${PRESENT}workspace: { repository: { url: "${url}" } }\n`;
+    await preparedScenario(point, more, {}, [
+      'cat main.txt made; git status --short',
+      'cloned\nmade\n?? made\n',
+    ]);
+  } finally {
+    await origin.dispose();
+  }
 }
 
 async function expectNothingLeft(home: string, setup: string, folders: readonly string[]): Promise<void> {

@@ -7,6 +7,7 @@ import { importScenario } from './bundles.ts';
 import { moveScenario } from './moves.ts';
 import {
   buildScenario,
+  cloneScenario,
   deployScenario,
   setupEndScenario,
   setupScenario,
@@ -73,6 +74,7 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'deploy.after-publish': deployScenario,
   'deploy.before-row': deployScenario,
   'setup.after-intent': setupScenario,
+  'setup.after-clone': cloneScenario,
   'setup.after-build': buildScenario,
   'setup.before-image': setupScenario,
   'setup.after-image': setupScenario,

@@ -1,31 +1,35 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Engine } from '../engine/port.ts';
+import type { StartProgram } from './setup-programs.ts';
 
 /** What takes longer in an image hangs there, or keeps us waiting on purpose. */
 const BRIEF_MS = 30_000;
 
-export interface BriefExec {
+export interface BriefProgram {
   readonly execId: string;
   readonly command: readonly string[];
   /** Its standard input. Secrets and names of files belong there: every process sees an argument. */
   readonly input?: string | Buffer;
 }
 
+/** A container in which programs of a setup run. `end` ends it, and with it whatever runs there. */
+export interface ProgramPlace {
+  readonly start: StartProgram;
+  readonly end: () => Promise<void>;
+}
+
 /**
- * Runs a short program in the agent container of a setup, and returns its exit code; null if the container ended. If it takes more
- * than `limitMs`, or `signal` is aborted, the container ends and with it whatever runs there. Errors: `setup_failed`, the reason of
- * `signal`.
+ * Runs a short program, and returns its exit code; null if its container ended. If it takes more than `limitMs`, or `signal` is
+ * aborted, the container ends. Errors: `setup_failed`, the reason of `signal`.
  */
 export async function runBriefly(
-  engine: Pick<Engine, 'exec' | 'stopAgent'>,
-  sandboxId: string,
-  { execId, command, input }: BriefExec,
+  { start, end }: ProgramPlace,
+  { execId, command, input }: BriefProgram,
   signal: AbortSignal,
   limitMs = BRIEF_MS,
 ): Promise<number | null> {
   signal.throwIfAborted();
   const run = async (): Promise<number | null> => {
-    const exec = await engine.exec(sandboxId, {
+    const exec = await start({
       ...{ execId, command, env: {}, cwd: '/', tty: null, stdin: input !== undefined },
     });
     exec.stdout.resume();
@@ -44,7 +48,7 @@ export async function runBriefly(
     stop.removeEventListener('abort', onStop);
   }
   // The caller removes the container again at the end of the setup, and reports if that fails.
-  await engine.stopAgent(sandboxId, 0).catch(() => undefined);
+  await end().catch(() => undefined);
   signal.throwIfAborted();
   throw new HoldfastError('setup_failed', 'The image does not run programs', {
     why: `\`${command.join(' ')}\` did not end within ${limitMs / 1000} s`,
