@@ -3,6 +3,7 @@ import type { ClientHttp2Session, ServerHttp2Session, ServerHttp2Stream } from '
 import type { Duplex } from 'node:stream';
 import { errorFromWire } from '../../protocol/error-data.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { FrameMeter } from './frame-meter.ts';
 
 /**
  * Many streams over one, by HTTP/2: each has its own credit, so that one that nobody reads stops only itself, and frames
@@ -26,8 +27,10 @@ export type FarPath = '/supervisor' | '/images/missing' | '/images/load' | '/ima
 export class StreamClient {
   readonly closed: Promise<void>;
   readonly #session: ClientHttp2Session;
+  #flood: HoldfastError | undefined;
 
-  constructor(stream: Duplex) {
+  /** `host`: the other machine, for messages. */
+  constructor(stream: Duplex, host: string) {
     this.#session = http2.connect('http://holdfast.invalid', {
       ...SESSION_OPTIONS,
       createConnection: () => stream,
@@ -37,18 +40,30 @@ export class StreamClient {
     this.#session.on('stream', (pushed) => pushed.close());
     this.#session.once('connect', () => this.#session.setLocalWindowSize(SESSION_WINDOW));
     this.closed = new Promise((resolve) => this.#session.once('close', () => resolve()));
+    const meter = new FrameMeter(performance.now());
+    stream.on('data', (chunk: Buffer) => {
+      if (this.#flood !== undefined || meter.accept(chunk, performance.now())) return;
+      this.#flood = flooded(host);
+      this.#session.destroy();
+      stream.destroy();
+    });
+  }
+
+  /** Why the connection was ended here: the other machine floods it. */
+  get flood(): HoldfastError | undefined {
+    return this.#flood;
   }
 
   /** Undefined: there is nothing to connect to. Errors: what the other side says, `connection_closed`. */
   open(path: FarPath, headers: Readonly<Record<string, string>> = {}): Promise<Duplex | undefined> {
     return new Promise((resolve, reject) => {
       if (this.#session.closed || this.#session.destroyed) {
-        reject(lost());
+        reject(this.#flood ?? lost());
         return;
       }
       const stream = this.#session.request({ ...headers, ':method': 'POST', ':path': path });
-      const onClose = (): void => reject(lost());
-      stream.on('error', (cause) => reject(lost(cause)));
+      const onClose = (): void => reject(this.#flood ?? lost());
+      stream.on('error', (cause) => reject(this.#flood ?? lost(cause)));
       stream.once('close', onClose);
       stream.once('response', (response) => {
         // A refusal may be over before its reason has been read.
@@ -145,6 +160,13 @@ async function readError(stream: Duplex, status: number | undefined): Promise<Ho
     // Not an error of ours.
   }
   return new HoldfastError('protocol_error', 'The other machine gave an answer that cannot be read');
+}
+
+function flooded(host: string): HoldfastError {
+  return new HoldfastError('protocol_error', `${host} floods the connection`, {
+    why: 'it sends frames without content, faster than Holdfast ever does, so the connection was ended',
+    next: 'ask whoever runs that machine; other hosts are not affected',
+  });
 }
 
 function lost(cause?: unknown): HoldfastError {

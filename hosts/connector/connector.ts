@@ -174,9 +174,13 @@ export class Connector {
     }, this.#attempt.signal);
     this.#connection = connection;
     connection.then(
-      ({ closed }) => {
+      ({ closed, streams }) => {
         this.#isConnected = true;
-        void closed.then(() => this.#done.resolve(undefined));
+        void closed.then(async () => {
+          // Clients that try again at once learn why, and do not log in for another flood.
+          if (streams.flood !== undefined) await sleep(FLOODED_MS, undefined, { ref: false });
+          this.#done.resolve(undefined);
+        });
       },
       // The next command tries again, with a new connector.
       () => this.#done.resolve(undefined),
@@ -185,6 +189,8 @@ export class Connector {
   }
 }
 
+/** How long a connector answers with the reason after its host has flooded it. */
+const FLOODED_MS = 10_000;
 /** How long a connector that is about to leave may take. */
 const LEAVING_MS = 3000;
 

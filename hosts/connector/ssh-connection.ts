@@ -91,7 +91,7 @@ export async function connectBySsh(options: SshConnectionOptions): Promise<SshCo
         next: `\`ssh ${host.name} true\` must work and print nothing that ends the session`,
       });
     }
-    const streams = new StreamClient(new StreamPair(child.stdout, child.stdin));
+    const streams = new StreamClient(new StreamPair(child.stdout, child.stdin), host.name);
     const closed = Promise.race([ended.then(() => undefined), streams.closed]);
     void closed.then(close);
     return {
