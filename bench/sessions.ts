@@ -34,5 +34,7 @@ export function benchSession(n: number): SessionRow {
     workspaceBytes: 4096 * n,
     lineage: sessionId(n),
     origin: null,
+    began: 'new',
+    author: null,
   };
 }

@@ -2,6 +2,9 @@ import { z } from 'zod';
 import { ContentSchema } from './contents.ts';
 import { TurnIdSchema } from './ids.ts';
 
+export const AuthorSchema = z.enum(['person', 'agent', 'supervisor']);
+export type Author = z.infer<typeof AuthorSchema>;
+
 /**
  * What an agent that speaks the Agent Client Protocol said and did, as events of the session. They are the agent's own
  * account: what changed on disk is known from snapshots, and what left the sandbox from egress events. Texts, plans,
@@ -145,7 +148,7 @@ export const AGENT_EVENTS = {
   /** The session's memory has a new version. */
   'memory.changed': z.object({
     version: z.number().int().positive(),
-    author: z.enum(['person', 'agent', 'supervisor']),
+    author: AuthorSchema,
     content: ContentSchema.nullable(),
   }),
 } as const;

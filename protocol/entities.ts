@@ -61,6 +61,9 @@ export const HydrationStateSchema = z.object({
 });
 export type HydrationState = z.infer<typeof HydrationStateSchema>;
 
+/** How a session began: empty or with its project, as a fork of a session, with the files of a snapshot, or from a bundle. */
+export const SESSION_ORIGINS = ['new', 'fork', 'snapshot', 'import'] as const;
+
 export const SessionSchema = z.object({
   id: SessionIdSchema,
   name: z.string(),
@@ -70,6 +73,15 @@ export const SessionSchema = z.object({
   /** A temporary session of an ephemeral profile, which is deleted when its turn has ended. */
   autoRemove: z.boolean(),
   createdAt: TimeSchema,
+  /** The account on its machine that created it; null in sessions of earlier versions. */
+  author: z.string().nullable().default(null),
+  /** The first session of its lineage: a session and its forks share equal data of their snapshots. */
+  lineage: SessionIdSchema.nullable().default(null),
+  /** `snapshotId`: the snapshot of another session that it began with. Null from a supervisor that does not say. */
+  origin: z
+    .object({ kind: z.enum(SESSION_ORIGINS), snapshotId: SnapshotIdSchema.nullable() })
+    .nullable()
+    .default(null),
   lastActiveAt: TimeSchema,
   expiresAt: TimeSchema.nullable(),
   pinned: z.boolean(),

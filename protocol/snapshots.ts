@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { AuthorSchema } from './agent-events.ts';
 import { TimeSchema, OpIdSchema, SessionNameSchema, SessionSchema, TurnIdSchema } from './entities.ts';
 import { WorkspacePathSchema } from './files.ts';
 import { SessionIdSchema, SessionRefSchema, SnapshotIdSchema } from './ids.ts';
@@ -41,6 +42,8 @@ export const SnapshotSchema = z.object({
   sessionId: SessionIdSchema,
   createdAt: TimeSchema,
   reason: SnapshotReasonSchema,
+  /** Who asked for it; null from a supervisor that does not say. */
+  author: AuthorSchema.nullable().default(null),
   label: z.string().nullable(),
   /** Never deleted automatically. */
   pinned: z.boolean(),

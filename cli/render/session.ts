@@ -120,6 +120,21 @@ function workspaceKind(session: Session): string {
   return session.persistent ? 'persistent' : 'ephemeral';
 }
 
+/** Null for a session that began by itself. */
+function beginning({ origin }: Session): string | null {
+  switch (origin?.kind) {
+    case 'fork':
+      return `as a fork of snapshot ${origin.snapshotId ?? ''}`;
+    case 'snapshot':
+      return `with the files of snapshot ${origin.snapshotId ?? ''}`;
+    case 'import':
+      return 'as the import of a bundle';
+    case 'new':
+    case undefined:
+      return null;
+  }
+}
+
 /** All details of a session, a line each. */
 export function formatSession(session: Session, style: Style, now: number): string[] {
   const when = (time: string) => `${formatRelativeTime(time, now)} (${time})`;
@@ -133,7 +148,9 @@ export function formatSession(session: Session, style: Style, now: number): stri
         `${session.status}${session.engineReachable ? '' : ' (last known; the engine cannot be reached)'}`,
       ],
       ['About', session.about],
-      ['Created', when(session.createdAt)],
+      ['Created', `${when(session.createdAt)}${session.author === null ? '' : ` by ${session.author}`}`],
+      ['Began', beginning(session)],
+      ['Lineage', session.lineage === session.id ? null : session.lineage],
       ['Last active', when(session.lastActiveAt)],
       ['Expires', session.expiresAt === null ? null : when(session.expiresAt)],
       ['Workspace', `${workspaceKind(session)}, ${session.backing}`],

@@ -111,6 +111,7 @@ export function formatSnapshot(snapshot: Snapshot, style: Style, now: number): s
       ['Session', snapshot.sessionId],
       ['Created', `${formatRelativeTime(snapshot.createdAt, now)} (${snapshot.createdAt})`],
       ['Reason', snapshot.reason],
+      ['Author', snapshot.author],
       ['Turn', snapshot.turn === null ? null : `${snapshot.turn.id}: ${snapshot.turn.prompt}`],
       ['Label', snapshot.label],
       ['Pinned', snapshot.pinned ? 'yes' : 'no'],

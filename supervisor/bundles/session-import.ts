@@ -96,6 +96,7 @@ export class SessionImport {
       ...creation.row(profiles.getOrThrow(target.profile), { name, throwaway: false }),
       id: sessionId,
       lineage: sessionId,
+      began: 'import',
     };
     const { tags, pinned, starred } = session.session;
     const row: SessionRow = { ...created, name: name ?? sessionId, tags, pinned, starred };

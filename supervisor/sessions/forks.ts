@@ -10,7 +10,7 @@ import { replay } from '../history/projection.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import type { Ids } from '../base/ids.ts';
 import { asEvent, contentsOf, copyEvents } from './copied-events.ts';
-import type { SessionCreation } from './session-creation.ts';
+import { beganWith, type SessionCreation } from './session-creation.ts';
 import type { Database } from '../store/database.ts';
 import type { EgressRules } from '../store/egress-rules.ts';
 import type { Operations } from '../store/operations.ts';
@@ -91,8 +91,7 @@ export class Forks {
         const row: SessionRow = {
           ...creation.row(profile, { name: name ?? id, throwaway: false }),
           id,
-          lineage: snapshot.lineage,
-          origin: snapshot.id,
+          ...beganWith(snapshot, 'fork'),
         };
         const entries = [
           ...copiedEvents.map(({ entry }) => entry),

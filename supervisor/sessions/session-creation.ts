@@ -28,6 +28,8 @@ export interface SessionCreationOptions {
   readonly seeding: Pick<Seeding, 'recordIntent'>;
   readonly restoreIntents: Pick<RestoreIntents, 'recordHydration'>;
   readonly ids: Ids;
+  /** The name of the account that the supervisor runs as. */
+  readonly account: string;
   /** ms since 1970. */
   readonly now: () => number;
   readonly log: Log;
@@ -41,6 +43,11 @@ export interface NewSession {
   readonly throwaway: boolean;
   /** The snapshot that its workspace begins with, instead of the project. Hosts that its session is denied stay denied. */
   readonly from?: SnapshotRow | undefined;
+}
+
+/** The part of the row of a session that begins with the files of a snapshot. */
+export function beganWith({ id, lineage }: SnapshotRow, began: 'fork' | 'snapshot') {
+  return { lineage, origin: id, began } as const;
 }
 
 /** Creates sessions. The row, the first event and the intent to fill the workspace are one transaction. */
@@ -73,7 +80,7 @@ export class SessionCreation {
     const { database, sessions, records, egressRules, events, seeding, restoreIntents } = this.#options;
     return database.transaction(() => {
       const created = this.row(profile, { name, throwaway });
-      const row = from === undefined ? created : { ...created, lineage: from.lineage, origin: from.id };
+      const row = from === undefined ? created : { ...created, ...beganWith(from, 'snapshot') };
       sessions.insert(row);
       if (from === undefined) seeding.recordIntent(row.id, profile.config);
       else {
@@ -112,6 +119,8 @@ export class SessionCreation {
       statusSince: at,
       lineage: id,
       origin: null,
+      began: 'new',
+      author: this.#options.account,
     };
   }
 

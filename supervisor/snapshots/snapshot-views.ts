@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import type { Snapshot } from '../../protocol/snapshots.ts';
+import type { Author } from '../../protocol/agent-events.ts';
+import type { Snapshot, SnapshotReason } from '../../protocol/snapshots.ts';
 import type { EventLog } from '../history/event-log.ts';
 import { summarizePrompt } from '../history/prompt-summary.ts';
 import { isoTime } from '../base/iso-time.ts';
@@ -9,6 +10,12 @@ import type { Turns } from '../store/turns.ts';
 /** How much of a turn's input is read to find its prompt, which may be inside JSON. */
 const MAX_INPUT_BYTES = 4_096;
 const TurnStartedSchema = z.object({ turnId: z.string() });
+
+/** Every reason but these two is the supervisor's own. */
+function authorOf(reason: SnapshotReason): Author {
+  if (reason === 'manual') return 'person';
+  return reason === 'agent' ? 'agent' : 'supervisor';
+}
 
 /** Turns rows into the snapshots that clients see. */
 export class SnapshotViews {
@@ -22,7 +29,7 @@ export class SnapshotViews {
 
   of(row: SnapshotRow): Snapshot {
     const { lineage: _lineage, root: _root, createdAt, ...rest } = row;
-    return { ...rest, createdAt: isoTime(createdAt), turn: this.#turnOf(row) };
+    return { ...rest, createdAt: isoTime(createdAt), author: authorOf(row.reason), turn: this.#turnOf(row) };
   }
 
   /**

@@ -1,5 +1,10 @@
 import { z } from 'zod';
-import { SESSION_STATUSES, SessionIdSchema, SessionStatusSchema } from '../../protocol/entities.ts';
+import {
+  SESSION_ORIGINS,
+  SESSION_STATUSES,
+  SessionIdSchema,
+  SessionStatusSchema,
+} from '../../protocol/entities.ts';
 import type { SessionStatus } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { Emitter } from '../base/emitter.ts';
@@ -42,6 +47,9 @@ export const SessionRowSchema = z.object({
   lineage: z.string(),
   /** The snapshot that it was created from. */
   origin: z.string().nullable(),
+  began: z.enum(SESSION_ORIGINS),
+  /** The account that created it; null in sessions of earlier versions. */
+  author: z.string().nullable(),
 });
 export type SessionRow = z.output<typeof SessionRowSchema>;
 export type SessionPatch = Partial<Omit<SessionRow, 'id'>>;

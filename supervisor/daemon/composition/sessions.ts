@@ -1,3 +1,4 @@
+import { accountName } from '../../base/account-name.ts';
 import type { Log } from '../../base/log.ts';
 import { Reconciler } from '../../sandboxes/reconciler.ts';
 import { DrainedSessions } from '../../sessions/drained-sessions.ts';
@@ -47,7 +48,7 @@ export function createSessions(
   } = below;
   const { queue, execs, terminals } = below;
   const own = { ...below, log: log.child('sessions') };
-  const creation = new SessionCreation(own);
+  const creation = new SessionCreation({ ...own, account: accountName() });
   const removal = new Removal({ ...own, log: log.child('removal') });
   removal.workspaceCleared.on(({ id, profile: name }) => {
     const profile = profiles.get(name);

@@ -24,6 +24,7 @@ import { promotedArtifacts } from './023-promoted-artifacts.ts';
 import { attachments } from './024-attachments.ts';
 import { moves } from './025-moves.ts';
 import { setupTemplates } from './026-setup-templates.ts';
+import { sessionOrigins } from './027-session-origins.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -59,4 +60,5 @@ export const MIGRATIONS: readonly Migration[] = [
   attachments,
   moves,
   setupTemplates,
+  sessionOrigins,
 ];

@@ -98,6 +98,7 @@ test('another home gets files, history, outputs, memory, review and base', async
   expect(signedBy).toEqual({ keyId: key, home: at.home.id, own: false });
   const row = other.sessions.find(sessionId);
   expect(row).toMatchObject({ name: 'session 0', tags: ['blue'], pinned: true, lineage: sessionId });
+  expect(row).toMatchObject({ began: 'import', origin: null });
   expect(await other.events.verify(sessionId)).toMatchObject({ ok: true });
   const turns = other.turns.listBySession(sessionId).reverse();
   expect(turns.map(({ status }) => status)).toEqual(['succeeded', 'succeeded']);

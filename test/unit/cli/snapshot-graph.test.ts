@@ -12,7 +12,12 @@ const snapshot = (n: number, more: Partial<Snapshot> = {}): Snapshot => ({
   ...{ id: id(n), sessionId: 'ses-aaaaaaaaaaaaaaaa', createdAt: at(n), reason: 'before-turn', label: null },
   ...{ pinned: false, base: null, files: 1, directories: 1, bytes: 1, changedFiles: 1, changedBytes: 1 },
   ...{ newBytes: 1, scanMs: 1, frozenMs: 0, eventSeq: 10 * n, duringTurn: false, missing: 0 },
-  ...{ missingPaths: [], stateRoot: null, turn: { id: 'trn-aaaaaaaaaaaaaaaa', prompt: `Do ${n}` } },
+  ...{
+    author: null,
+    missingPaths: [],
+    stateRoot: null,
+    turn: { id: 'trn-aaaaaaaaaaaaaaaa', prompt: `Do ${n}` },
+  },
   ...more,
 });
 

@@ -279,6 +279,8 @@ describe('deploy', () => {
       workspaceBytes: null,
       lineage: 'ses-aaaaaaaaaaaaaaaa',
       origin: null,
+      began: 'new' as const,
+      author: null,
     };
     const sessions = new Sessions(database);
     const id = 'ses-aaaaaaaaaaaaaaaa';

@@ -44,6 +44,12 @@ test('a fork of a snapshot that was imported says that another home wrote its hi
   expect(await events.verify(id)).toMatchObject({ ok: true });
 });
 
+test('a fork says of which snapshot and of which lineage it is', async () => {
+  const { sessions, snapshots, forks, row } = await given();
+  const { id } = await forks.fork(snapshots.getOrThrow(EARLIER), 'fork');
+  expect(sessions.get(id)).toMatchObject({ began: 'fork', origin: EARLIER, lineage: row.lineage });
+});
+
 test('a fork of a later snapshot has the import where it was, once', async () => {
   const { events, snapshots, forks, row } = await given();
   const { seq } = events.head(row.id);

@@ -1,11 +1,13 @@
 import { expect, test } from 'vitest';
+import { EventLog } from '../../../supervisor/history/event-log.ts';
+import { SnapshotViews } from '../../../supervisor/snapshots/snapshot-views.ts';
 import { Snapshots, type SnapshotRow } from '../../../supervisor/store/snapshots.ts';
+import { Turns } from '../../../supervisor/store/turns.ts';
 import { temporaryDatabase } from '../../fixtures/store/temporary-home.ts';
 import { LINEAGE, OTHER, ROOT } from '../../fixtures/snapshots/store-fixture.ts';
 
-test('rows are listed newest first, in pages and by reason, and can be updated', () => {
-  const snapshots = new Snapshots(temporaryDatabase());
-  const row = (n: number, change: Partial<SnapshotRow> = {}): SnapshotRow => ({
+function row(n: number, change: Partial<SnapshotRow> = {}): SnapshotRow {
+  return {
     id: `snp-${'abcdefgh'.charAt(n).repeat(16)}`,
     sessionId: LINEAGE,
     lineage: LINEAGE,
@@ -29,7 +31,11 @@ test('rows are listed newest first, in pages and by reason, and can be updated',
     missing: 0,
     missingPaths: [],
     ...change,
-  });
+  };
+}
+
+test('rows are listed newest first, in pages and by reason, and can be updated', () => {
+  const snapshots = new Snapshots(temporaryDatabase());
   const rows = [row(0), row(1, { reason: 'before-turn' }), row(2, { pinned: true, label: 'good' }), row(3)];
   for (const one of rows) snapshots.insert(one);
   snapshots.insert(row(4, { sessionId: OTHER, lineage: OTHER }));
@@ -49,4 +55,13 @@ test('rows are listed newest first, in pages and by reason, and can be updated',
   snapshots.remove(row(0).id);
   expect(() => snapshots.getOrThrow(row(0).id)).toThrow(/no snapshot/);
   expect(snapshots.listByLineage(LINEAGE)).toEqual(rows.slice(1));
+});
+
+test('a snapshot says who asked for it', () => {
+  const database = temporaryDatabase();
+  const views = new SnapshotViews({ events: new EventLog(database), turns: new Turns(database) });
+  const authors = (['manual', 'agent', 'before-turn', 'after-setup'] as const).map(
+    (reason) => views.of(row(1, { reason })).author,
+  );
+  expect(authors).toEqual(['person', 'agent', 'supervisor', 'supervisor']);
 });

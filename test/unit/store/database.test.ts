@@ -7,9 +7,11 @@ import type { Database } from '../../../supervisor/store/database.ts';
 import type { Home } from '../../../supervisor/store/home.ts';
 import { migrate } from '../../../supervisor/store/migrate.ts';
 import { MIGRATIONS } from '../../../supervisor/store/migrations/index.ts';
+import { toColumn } from '../../../supervisor/store/columns.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import {
   thrownError,
+  sessionId,
   sessionRow,
   temporaryDatabase,
   temporaryHome,
@@ -124,6 +126,36 @@ describe('a migration', () => {
     expect({ ...copy.prepare('PRAGMA user_version').get() }).toEqual({ user_version: now });
     copy.close();
     expect({ ...bare(home).prepare('PRAGMA user_version').get() }).toEqual({ user_version: now + 1 });
+  });
+
+  test('finds in the history how each session began', () => {
+    const home = temporaryHome();
+    const old = bare(home);
+    migrate(old, home, MIGRATIONS.slice(0, 26));
+    const insert = (table: string, row: object): void => {
+      const places = Object.keys(row).map(() => '?');
+      old
+        .prepare(`INSERT INTO ${table} (${Object.keys(row).join(', ')}) VALUES (${places.join(', ')})`)
+        .run(...Object.values(row).map(toColumn));
+    };
+    const cases = [
+      { began: 'new', origin: null, types: [] },
+      { began: 'snapshot', origin: 'snp-a', types: [] },
+      { began: 'fork', origin: 'snp-a', types: ['session.imported', 'session.forked'] },
+      // A bundle brings along that it was a fork where it comes from.
+      { began: 'import', origin: null, types: ['session.forked', 'session.imported'] },
+    ];
+    for (const [n, { origin, types }] of cases.entries()) {
+      const { began: _, author: __, ...row } = sessionRow(n, { origin });
+      insert('sessions', row);
+      for (const [at, type] of types.entries())
+        insert('events', { sessionId: row.id, seq: at + 1, at: 1, type, data: '{}', prevHash: '', hash: '' });
+    }
+    old.close();
+    const sessions = new Sessions(temporaryDatabase(home));
+    expect(cases.map((_, n) => sessions.get(sessionId(n)))).toMatchObject(
+      cases.map(({ began }) => ({ began, author: null })),
+    );
   });
 
   test('that fails leaves version and tables unchanged', () => {
