@@ -1,7 +1,7 @@
 import { Option } from 'commander';
 import type { Command } from 'commander';
 import type { Context } from './context.ts';
-import { EXIT, notInThisVersion } from './failure.ts';
+import { notInThisVersion } from './failure.ts';
 
 /** Options that every command has. */
 export interface CommonOptions {
@@ -117,5 +117,3 @@ export function pathOf(command: Command): string[] {
   const parent = command.parent;
   return parent === null ? [] : [...pathOf(parent), command.name()];
 }
-
-export const DONE = EXIT.done;

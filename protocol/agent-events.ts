@@ -40,7 +40,6 @@ export const ToolLocationSchema = z.object({ path: bounded(4096), line: count.nu
 /** How the agent came to know the conversation so far. */
 export const CONTINUATIONS = ['new', 'warm', 'resumed', 'loaded', 'handover'] as const;
 export const ContinuationSchema = z.enum(CONTINUATIONS);
-export type Continuation = z.infer<typeof ContinuationSchema>;
 
 /** The kinds of permission that an agent offers to a person. */
 export const PERMISSION_KINDS = ['allow_once', 'allow_always', 'reject_once', 'reject_always'] as const;

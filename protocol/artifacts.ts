@@ -30,7 +30,6 @@ const opId = z.string().min(1).max(128).optional();
 const path = z.string().max(PATH_LIMITS.characters);
 /** `files`: chosen files. `patch`: what changed, as `git apply` takes it, in one file. */
 export const ArtifactKindSchema = z.enum(['files', 'patch']);
-export type ArtifactKind = z.infer<typeof ArtifactKindSchema>;
 
 export const ArtifactFileSchema = z.object({
   /** As protocol/paths.ts writes it, below /workspace. */

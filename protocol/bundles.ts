@@ -19,7 +19,6 @@ export const KeyIdSchema = z.string().regex(/^[0-9a-f]{64}$/);
 
 /** Who signed a bundle. `own`: the home that imports it. */
 export const BundleSignerSchema = z.object({ keyId: KeyIdSchema, home: HomeIdSchema, own: z.boolean() });
-export type BundleSigner = z.infer<typeof BundleSignerSchema>;
 
 /** client → supervisor. Part of METHODS. */
 export const BUNDLE_METHODS = {

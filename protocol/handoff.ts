@@ -58,7 +58,6 @@ export const HandoffBaseSchema = z.object({
   /** The folder of the project that the workspace holds, with a slash at the end; empty for all of it. */
   folder: z.string().max(PATH_LIMITS.characters),
 });
-export type HandoffBase = z.infer<typeof HandoffBaseSchema>;
 
 /** What left the sandbox, and to where. */
 const handedOver = {

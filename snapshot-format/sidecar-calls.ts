@@ -3,7 +3,6 @@ import { HOME_LIMITS, HomePathSchema } from '../protocol/agent-home.ts';
 import { WorkspacePathSchema } from '../protocol/files.ts';
 import { MAX_MISSING_PATHS } from '../protocol/snapshots.ts';
 import { FRAME } from './frames.ts';
-import { SNAPSHOT_LIMITS } from './objects.ts';
 
 const count = z.number().int().nonnegative();
 export const RootHashSchema = z.string().regex(/^[0-9a-f]{64}$/);
@@ -192,5 +191,3 @@ export const STORE_CALLS = {
     result: z.object({}),
   },
 } as const;
-
-export const HASH_BYTES = SNAPSHOT_LIMITS.hashBytes;

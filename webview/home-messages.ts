@@ -119,7 +119,6 @@ export type ToHome = typeof TO_HOME;
 
 /** Commands that the page offers; their names are `holdfast.…`. */
 export const HOME_COMMANDS = ['checkEngine', 'buildImages', 'setSecret', 'showLog'] as const;
-export type HomeCommand = (typeof HOME_COMMANDS)[number];
 /** Commands on a session. */
 export const SESSION_COMMANDS = [
   'openSessionPage',

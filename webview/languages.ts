@@ -25,7 +25,3 @@ const BY_NAME = new Map<string, Language>(
 export function languageNamed(name: string): Language | undefined {
   return BY_NAME.get(name.trim().toLowerCase());
 }
-
-export function languageOfFile(path: string): Language | undefined {
-  return languageNamed(path.slice(path.lastIndexOf('.') + 1));
-}

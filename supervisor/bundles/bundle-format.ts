@@ -106,7 +106,6 @@ const BundleCommentSchema = z.strictObject({
   turnId: TurnIdSchema.nullable(),
   sentAt: time.nullable(),
 });
-export type BundleComment = z.infer<typeof BundleCommentSchema>;
 
 /** Who made a bundle. */
 export const BundleHeadSchema = z.strictObject({
