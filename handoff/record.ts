@@ -11,7 +11,7 @@ type Record = Params<'handoff/record'>;
 /** What git calls what was made. */
 export type Made = Partial<Pick<Record, 'branch' | 'commit' | 'tree'>>;
 
-/** What the supervisor and the journal are told of one handoff. */
+/** What the supervisor and the journal record of one handoff. */
 export class HandoffRecord {
   readonly #connection: HandoffConnection;
   readonly #plan: HandoffPlan;

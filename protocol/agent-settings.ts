@@ -45,7 +45,7 @@ export const AGENT_SETTING_METHODS = {
     whenDamaged: 'refused',
   },
   /**
-   * Chooses a value. It is set at once while a turn runs, otherwise with the next prompt, and again whenever the agent begins anew or is loaded. `option` is the id or the category of a
+   * Chooses a value. It is set at once while a turn runs, otherwise with the next prompt, and again whenever the agent is started again or loaded. `option` is the id or the category of a
    * setting, `value` the id or the name of one of its values. Fails with `not_supported` where the agent does not offer it, and with
    * `invalid_state` before the agent has said what it offers.
    */

@@ -5,7 +5,7 @@ import { ProfileNameSchema } from './profile.ts';
 import { SessionIdSchema, TurnIdSchema } from './ids.ts';
 
 /**
- * The feed of the host: everything that a list of sessions shows, and what a person is told about. States (`session`,
+ * The feed of the host: everything that a list of sessions shows, and what a person is notified of. States (`session`,
  * `session-removed`, `engine`, `profile`) are sent as they are when they are sent: a slow reader gets fewer of them and
  * never an outdated last one. Occurrences (`turn`, `permission`, `denial`) are for notices: the newest 1,000 are kept
  * for readers that are behind, and the history of the session has all of them.

@@ -35,7 +35,7 @@ const AUTHORIZATION =
   /\bauthorization["']?\s{0,9}[:=]\s{0,9}["']?(?:(bearer|basic|token|digest|negotiate)\s{1,9})?["']?([^\s"',]{1,200})/gi;
 const SCHEME = /\b(?:bearer|basic)\s{1,9}["']?([^\s"',]{8,200})/gi;
 /** It stands for a value: `$NAME`, `{env:NAME}`, `%TOKEN%`, `<token>`, `…`. */
-const STAND_IN = /^[$%{<*.…[(]/;
+const PLACEHOLDER = /^[$%{<*.…[(]/;
 
 /** Whether a text has an address with a password, or an authorization with its value. A name in their place is none. */
 export function containsCredentials(text: string): boolean {
@@ -43,14 +43,14 @@ export function containsCredentials(text: string): boolean {
     const [user = '', ...password] = (found[1] ?? '').split(':');
     const before = text.slice(Math.max(0, found.index - 10), found.index);
     const secret = password.length > 0 ? password.join(':') : /ssh$|sftp$/i.test(before) ? '' : user;
-    if (secret !== '' && secret !== 'git' && !STAND_IN.test(secret)) return true;
+    if (secret !== '' && secret !== 'git' && !PLACEHOLDER.test(secret)) return true;
   }
   const raw = RAW_PASSWORD.exec(text)?.[0];
-  if (raw !== undefined && !STAND_IN.test(raw.replace(/^:\/\/[^:]*:/, ''))) return true;
+  if (raw !== undefined && !PLACEHOLDER.test(raw.replace(/^:\/\/[^:]*:/, ''))) return true;
   for (const [, scheme, value = ''] of text.matchAll(AUTHORIZATION))
-    if (!STAND_IN.test(value) && (scheme !== undefined || isGenerated(value))) return true;
+    if (!PLACEHOLDER.test(value) && (scheme !== undefined || isGenerated(value))) return true;
   for (const [, value = ''] of text.matchAll(SCHEME))
-    if (!STAND_IN.test(value) && isGenerated(value)) return true;
+    if (!PLACEHOLDER.test(value) && isGenerated(value)) return true;
   return false;
 }
 

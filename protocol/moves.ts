@@ -104,7 +104,7 @@ export const MOVE_METHODS = {
    * At the target: how far the move is here. If nothing is here, checks that the session could be made: `not_found` for the profile,
    * `already_exists` for the name.
    */
-  'move/look': {
+  'move/status': {
     params: z.object({
       offer: EnvelopeSchema,
       publicKey,
@@ -124,7 +124,7 @@ export const MOVE_METHODS = {
   },
   /**
    * At the target: begins to import the session that the offer names; `bundle/append` and `bundle/commit` do the rest. The session can
-   * then be seen, and nothing can use it before `move/activate`. `from`: how the client calls the source. Errors: those of `move/look`;
+   * then be seen, and nothing can use it before `move/activate`. `from`: how the client calls the source. Errors: those of `move/status`;
    * `already_exists` once it is here.
    */
   'move/import': {

@@ -57,7 +57,7 @@ export function suggestHostName(destination: string, taken: readonly string[]): 
   }
 }
 
-/** The hosts of a home, in `hosts.json` (0600). It is read anew each time: other programs change it as well. */
+/** The hosts of a home, in `hosts.json` (0600). It is read again each time: other programs change it as well. */
 export class HostList {
   readonly #root: string;
 

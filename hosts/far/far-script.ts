@@ -3,7 +3,7 @@
  * too. It comes on the standard input of `sh`, because the login shell there may be any program, and it never contains
  * anything but our own constants: paths of that machine stay in its own variables.
  *
- * Every line for us begins with a random word, so that what a login shell prints is told apart. A shell may read ahead:
+ * Every line for us begins with a random word, so that what a login shell prints is recognized. A shell may read ahead:
  * we send nothing more until the script has asked for it.
  */
 export interface FarScriptOptions {

@@ -36,7 +36,7 @@ const LINE =
   /^\s*(?:[#;]+[ \t]*|\/\/[ \t]*)?(?:export\s+|-\s+)?["']?([\w.-]+)["']?\s*[=:]\s*["']?(.*?)["']?\s*[;,]?$/gm;
 
 /**
- * Leaves out what looks like a key: single entries of JSON and TOML, which are written anew without their comments, and otherwise the
+ * Leaves out what looks like a key: single entries of JSON and TOML, which are written again without their comments, and otherwise the
  * whole file. A hint that misses some keys, so the list that people see names what remains.
  */
 export async function withoutKeys(path: string, content: Buffer): Promise<FilteredFile> {
@@ -104,7 +104,7 @@ function filterValues(
   }
   const filter = new ValueFilter(path);
   const kept = ownStateOf(path, filter.filter(value));
-  // Always anew: a comment cannot be searched as a value can.
+  // Always written again: a comment cannot be searched as a value can.
   return { content: Buffer.from(print(kept)), leftOut: filter.leftOut };
 }
 

@@ -161,14 +161,14 @@ async function begin(
   }
 }
 
-type Place = Params<'move/look'>;
+type Place = Params<'move/status'>;
 
 /** The session is at the target, complete and held. */
 async function bring(request: MoveRequest, begun: Departure, place: Place): Promise<Arrival> {
   const { target, signal } = request;
   for (let attempt = 1; ; attempt += 1) {
     // What was sent is complete, or nothing of it is there.
-    const found = await look(request, begun, place);
+    const found = await statusAt(request, begun, place);
     if (found.state !== 'unknown') return found;
     if (begun.state !== 'leaving')
       throw new HoldfastError('not_found', `Session ${begun.name} is not on ${target.name}`, {
@@ -188,10 +188,10 @@ async function bring(request: MoveRequest, begun: Departure, place: Place): Prom
 }
 
 /** A session that the target cannot take stays at its source, and can be used. */
-async function look(request: MoveRequest, begun: Departure, place: Place): Promise<Arrival> {
+async function statusAt(request: MoveRequest, begun: Departure, place: Place): Promise<Arrival> {
   const { source, target, signal } = request;
   try {
-    return await target.client.call('move/look', place, { signal });
+    return await target.client.call('move/status', place, { signal });
   } catch (error) {
     const isRefused =
       error instanceof HoldfastError && (error.code === 'not_found' || error.code === 'already_exists');

@@ -18,7 +18,7 @@ const MOST_CHUNK_BYTES = 4 * 2 ** 20;
 const WAITING_BYTES = 64 * 1024;
 
 /**
- * A byte stream between two processes of ours with messages in it: JSON objects, told by the event `message` in the order in
+ * A byte stream between two processes of ours with messages in it: JSON objects, reported by the event `message` in the order in
  * which they were sent, as values that the receiver has to check. Each direction of the bytes has an end of its own; a
  * connection that is lost before both have ended is an error. Destroying a channel before that breaks the connection.
  */

@@ -79,7 +79,7 @@ export class EgressListener {
   readonly #longestWaitMs: number;
   /** In the order in which they came. */
   readonly #waiting: Waiting[] = [];
-  #patience: NodeJS.Timeout | undefined;
+  #waitTimer: NodeJS.Timeout | undefined;
   /** When the supervisor last accepted one. */
   #acceptedAt = 0;
   readonly #sockets = new Set<Socket>();
@@ -146,8 +146,8 @@ export class EgressListener {
     this.#server?.close();
     this.#server = null;
     this.#opening = null;
-    clearTimeout(this.#patience);
-    this.#patience = undefined;
+    clearTimeout(this.#waitTimer);
+    this.#waitTimer = undefined;
     for (const { socket } of this.#waiting.splice(0)) socket.resetAndDestroy();
     const gone = new HoldfastError('shutting_down', 'The listener has closed');
     for (const { refuse } of this.#acceptors.splice(0)) refuse(gone);
@@ -206,17 +206,17 @@ export class EgressListener {
       return;
     }
     this.#waiting.push({ socket, since: performance.now() });
-    this.#giveUpLater();
+    this.#scheduleTimeout();
   }
 
   /** Looks at the first in the queue when its time may be over. */
-  #giveUpLater(): void {
+  #scheduleTimeout(): void {
     const [first] = this.#waiting;
-    if (first === undefined || this.#patience !== undefined) return;
+    if (first === undefined || this.#waitTimer !== undefined) return;
     const left = this.#deadlineOf(first) - performance.now();
-    this.#patience = setTimeout(
+    this.#waitTimer = setTimeout(
       () => {
-        this.#patience = undefined;
+        this.#waitTimer = undefined;
         for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
           if (!next.socket.destroyed && this.#deadlineOf(next) > performance.now()) break;
           this.#waiting.shift();
@@ -224,7 +224,7 @@ export class EgressListener {
           if (this.#persistent && this.#linger !== null) turnAway(next.socket, this.#linger);
           else this.#refuse(next.socket);
         }
-        this.#giveUpLater();
+        this.#scheduleTimeout();
       },
       Math.max(1, Math.ceil(left)),
     );

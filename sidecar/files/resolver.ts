@@ -97,9 +97,9 @@ export class Resolver {
     return null;
   }
 
-  #retry(look: () => number | null): number {
+  #retry(attempt: () => number | null): number {
     for (let tries = 0; tries < TRIES; tries += 1) {
-      const found = look();
+      const found = attempt();
       if (found !== null) return found;
     }
     throw systemError('EAGAIN', 'open');

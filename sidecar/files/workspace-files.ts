@@ -86,9 +86,9 @@ export class WorkspaceFiles {
 
   stat(path: string, options: StatOptions): Promise<FileStat & { version: string | null }> {
     return this.#on(path, async ({ resolver }, names) => {
-      const look = (): Promise<FileStat & { version: string | null }> =>
+      const stat = (): Promise<FileStat & { version: string | null }> =>
         statPath(resolver, names, path, options);
-      return options.version ? await this.#bulk.run(options.signal, look) : await look();
+      return options.version ? await this.#bulk.run(options.signal, stat) : await stat();
     });
   }
 

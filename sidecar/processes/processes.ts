@@ -66,7 +66,7 @@ export class Processes {
     const { pipes, waiter } = await this.#native();
     let known = this.#find(processId);
     if (known === null) {
-      this.#makeRoom();
+      this.#removeEnded();
       known = this.#create(launch, pipes, waiter);
     }
     if (known.progress().state === 'starting')
@@ -236,7 +236,7 @@ export class Processes {
     }
   }
 
-  #makeRoom(): void {
+  #removeEnded(): void {
     const ids = this.list();
     const ended = [...this.#known.values()]
       .filter(({ hasEnded }) => hasEnded)

@@ -20,17 +20,17 @@ export class LineSplitter {
   *push(chunk: Buffer): Generator<Buffer> {
     let from = 0;
     for (let at = chunk.indexOf(this.#separator); at !== -1; at = chunk.indexOf(this.#separator, from)) {
-      this.#keep(chunk.subarray(from, at));
+      this.#collect(chunk.subarray(from, at));
       from = at + 1;
       if (!this.#skipping) yield this.#size === 0 ? EMPTY : Buffer.concat(this.#parts);
       this.#parts = [];
       this.#size = 0;
       this.#skipping = false;
     }
-    this.#keep(chunk.subarray(from));
+    this.#collect(chunk.subarray(from));
   }
 
-  #keep(piece: Buffer): void {
+  #collect(piece: Buffer): void {
     if (this.#skipping || piece.length === 0) return;
     this.#size += piece.length;
     if (this.#size <= this.#mostBytes) {

@@ -244,7 +244,7 @@ export class RemoteObjects implements ObjectReader {
       if (frame.expectedReads === 0 || frame.raw !== null || frame.unpacking !== null) continue;
       if (frame.encoding !== ENCODINGS.zstd || frame.rawLength > FRAME.maxBytes) continue;
       if (frame.rawLength < MIN_ASYNC_BYTES && this.#receivedBytes < MIN_THREAD_BYTES) continue;
-      if (!this.#hasRoomFor(frame.rawLength)) return;
+      if (!this.#hasCapacityFor(frame.rawLength)) return;
       this.#rawBytes += frame.rawLength;
       frame.unpacking = this.#unpackAsync(frame).then((raw) => {
         frame.unpacking = null;
@@ -269,7 +269,7 @@ export class RemoteObjects implements ObjectReader {
     });
   }
 
-  #hasRoomFor(bytes: number): boolean {
+  #hasCapacityFor(bytes: number): boolean {
     for (const frame of this.#unpacked) {
       if (this.#rawBytes + bytes <= MEMORY_BYTES) return true;
       if (frame.expectedReads === 0) this.#dropRaw(frame);

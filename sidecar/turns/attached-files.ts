@@ -70,13 +70,13 @@ export class AttachedFiles {
     } catch (error) {
       if (errnoOf(error) !== 'ENOENT') throw error;
     }
-    this.#makeRoom();
+    this.#removeOldest();
     mkdirSync(attachments.path(turnId), 0o700);
     return attachments.openDirectory(turnId);
   }
 
   /** Removes the files of the oldest turns. */
-  #makeRoom(): void {
+  #removeOldest(): void {
     let bytes = 0;
     for (const { turnId, size } of this.#turns()) {
       bytes += size;

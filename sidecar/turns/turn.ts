@@ -47,7 +47,7 @@ export class Turn {
   readonly #run: RunDirectory;
   /** Since when another file occupies the name of the exit code or the answer (monotonic clock, ms). */
   #damagedSince: number | null = null;
-  /** When a reader was last told about more output (monotonic clock, ms). */
+  /** When a reader was last notified of more output (monotonic clock, ms). */
   reportedAt = -Infinity;
   /** How often the request was sent, and when to send it again (monotonic clock, ms). */
   sendCount = 0;

@@ -122,7 +122,7 @@ export class BundleExport {
   constructor(bytes: AsyncIterable<Buffer>, release: () => void, most = MOST_MS) {
     this.#bytes = bytes[Symbol.asyncIterator]();
     this.#release = release;
-    this.#deadline = setTimeout(() => this.#giveUp(most), most).unref();
+    this.#deadline = setTimeout(() => this.#expire(most), most).unref();
   }
 
   /** The next bytes; fewer than BUNDLE_CHUNK_BYTES only at the end. */
@@ -162,7 +162,7 @@ export class BundleExport {
     throw this.#failure;
   }
 
-  #giveUp(most: number): void {
+  #expire(most: number): void {
     this.#failure = new HoldfastError('timeout', 'The session was not exported', {
       why: `it was not read within ${Math.round(most / 60_000)} minutes`,
       next: 'export it to a disk of the machine that has it, and copy the file from there',

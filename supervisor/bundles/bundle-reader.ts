@@ -122,7 +122,7 @@ export class BundleReader implements TarListener {
         member.parts.push(Buffer.from(bytes));
         break;
       case 'events':
-        this.#takeLines(bytes);
+        this.#readLines(bytes);
         break;
       case 'content':
         member.hash?.update(bytes);
@@ -142,7 +142,7 @@ export class BundleReader implements TarListener {
     if (member.kind !== 'statement') this.#digest.update(tarPadding(member.size));
     switch (member.kind) {
       case 'head':
-        this.#takeHead(parseBundleJson(Buffer.concat(member.parts), BundleHeadSchema, BUNDLE_LIMITS.values));
+        this.#readHead(parseBundleJson(Buffer.concat(member.parts), BundleHeadSchema, BUNDLE_LIMITS.values));
         break;
       case 'session': {
         const text = Buffer.concat(member.parts);
@@ -153,7 +153,7 @@ export class BundleReader implements TarListener {
         if (this.#lineBytes > 0) throw refusedBundle('its history ends in the middle of a line');
         break;
       case 'content':
-        this.#takeContent(member);
+        this.#readContent(member);
         break;
       case 'pack': {
         const objects = Number(MEMBERS.pack.exec(member.name)?.groups?.['objects']);
@@ -163,7 +163,7 @@ export class BundleReader implements TarListener {
         break;
       }
       case 'statement':
-        this.#takeStatement(Buffer.concat(member.parts).toString('utf8'));
+        this.#readStatement(Buffer.concat(member.parts).toString('utf8'));
         break;
     }
   }
@@ -212,7 +212,7 @@ export class BundleReader implements TarListener {
     }
   }
 
-  #takeHead(head: BundleHead): void {
+  #readHead(head: BundleHead): void {
     const publicKey = readPublicKey(head.publicKey);
     if (publicKey === null) throw refusedBundle('its key is not a public Ed25519 key');
     const keyId = keyIdOf(publicKey);
@@ -227,7 +227,7 @@ export class BundleReader implements TarListener {
     this.#publicKey = publicKey;
   }
 
-  #takeLines(bytes: Buffer): void {
+  #readLines(bytes: Buffer): void {
     for (let from = 0; from < bytes.length;) {
       const end = bytes.indexOf(10, from);
       const part = bytes.subarray(from, end === -1 ? bytes.length : end);
@@ -235,14 +235,14 @@ export class BundleReader implements TarListener {
       if (this.#lineBytes > LINE_BYTES) throw refusedBundle('an event of its history is too large');
       this.#line.push(Buffer.from(part));
       if (end === -1) return;
-      this.#takeEvent(Buffer.concat(this.#line));
+      this.#readEvent(Buffer.concat(this.#line));
       this.#line = [];
       this.#lineBytes = 0;
       from = end + 1;
     }
   }
 
-  #takeEvent(line: Buffer): void {
+  #readEvent(line: Buffer): void {
     if (this.#events.length >= BUNDLE_LIMITS.events) throw refusedBundle('its history has too many events');
     const event = parseBundleJson(line, BundleEventSchema, BUNDLE_LIMITS.values);
     if (event.seq <= (this.#events.at(-1)?.seq ?? 0)) throw refusedBundle('its history is not in order');
@@ -262,13 +262,13 @@ export class BundleReader implements TarListener {
     this.#events.push({ ...event, type: entry.type, data: entry.data });
   }
 
-  #takeContent({ name, size, hash }: OpenMember): void {
+  #readContent({ name, size, hash }: OpenMember): void {
     const sha256 = name.slice('contents/'.length);
     if (hash?.digest('hex') !== sha256) throw refusedBundle(`${name} was changed`);
     this.#contents.set(sha256, { start: this.#contentsBytes - size, bytes: size });
   }
 
-  #takeStatement(text: string): void {
+  #readStatement(text: string): void {
     if (this.#head === null || this.#session === null || this.#publicKey === null)
       throw refusedBundle('it says nothing about itself');
     const opened = openEnvelope(text, this.#publicKey);

@@ -16,8 +16,8 @@ export interface OutputPiece {
   readonly sha256: string;
 }
 
-/** A turn as a history tells it. */
-export interface ToldTurn {
+/** A turn as a history records it. */
+export interface RecordedTurn {
   readonly id: string;
   createdAt: number;
   startedAt: number | null;
@@ -31,8 +31,8 @@ export interface ToldTurn {
 }
 
 /** The turns of a history that have ended. Errors: `snapshot_damaged` for one that contradicts itself. */
-export function endedTurns(entries: Iterable<EventEntry>): ToldTurn[] {
-  const turns = new Map<string, ToldTurn>();
+export function endedTurns(entries: Iterable<EventEntry>): RecordedTurn[] {
+  const turns = new Map<string, RecordedTurn>();
   const ended = new Set<string>();
   for (const entry of entries) {
     if (entry.type === 'turn.queued') {
@@ -50,7 +50,7 @@ export function endedTurns(entries: Iterable<EventEntry>): ToldTurn[] {
     const turn = turns.get(entry.data.turnId);
     if (turn === undefined || ended.has(turn.id))
       throw refusedBundle('its history changes a turn that is over');
-    tell(turn, entry);
+    applyEntry(turn, entry);
     if (entry.type === 'turn.ended') ended.add(turn.id);
   }
   // One content may stand for the prompts of many turns, each of which is stored with its turn.
@@ -70,7 +70,7 @@ function isOfTurn(entry: EventEntry): entry is TurnEntry {
   return entry.type.startsWith('turn.');
 }
 
-function tell(turn: ToldTurn, entry: TurnEntry): void {
+function applyEntry(turn: RecordedTurn, entry: TurnEntry): void {
   switch (entry.type) {
     case 'turn.edited':
       if (entry.data.content.bytes !== entry.data.inputBytes)
@@ -103,7 +103,7 @@ function tell(turn: ToldTurn, entry: TurnEntry): void {
 /** The row of a turn. `read` gives the bytes of a content. */
 export function turnRow(
   sessionId: string,
-  told: ToldTurn,
+  recorded: RecordedTurn,
   projected: ProjectedTurn,
   read: (content: Content) => Buffer,
 ): NewTurn {
@@ -111,14 +111,14 @@ export function turnRow(
   return {
     ...fields,
     sessionId,
-    createdAt: told.createdAt,
-    startedAt: told.startedAt,
-    endedAt: told.endedAt,
-    launchedAt: told.startedAt,
-    input: told.input === null ? Buffer.alloc(0) : read(told.input),
-    output: told.result === null ? null : parseResult(read(told.result)),
+    createdAt: recorded.createdAt,
+    startedAt: recorded.startedAt,
+    endedAt: recorded.endedAt,
+    launchedAt: recorded.startedAt,
+    input: recorded.input === null ? Buffer.alloc(0) : read(recorded.input),
+    output: recorded.result === null ? null : parseResult(read(recorded.result)),
     snapshot: null,
-    attachments: [...told.attachments],
+    attachments: [...recorded.attachments],
   };
 }
 

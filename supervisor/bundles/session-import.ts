@@ -79,8 +79,8 @@ export class SessionImport {
     const { home, session, keyId } = bundle;
     const { sessionId } = target;
     const history = bundle.events.map((event) => ({ ...event, at: new Date(event.at).toISOString() }));
-    const told = endedTurns(mapped(history, entryOf));
-    const turnIds = new Map(told.map(({ id }) => [id, ids.next('turn')]));
+    const recorded = endedTurns(mapped(history, entryOf));
+    const turnIds = new Map(recorded.map(({ id }) => [id, ids.next('turn')]));
     const others = new Map([
       ...session.snapshots.map(({ id }) => [id, ids.next('snp')] as const),
       ...session.reviews.map(({ id }) => [id, ids.next('rev')] as const),
@@ -123,7 +123,7 @@ export class SessionImport {
     const read = ({ sha256, bytes }: Content): Buffer =>
       contents.read(sessionId, sha256, 0, Math.min(bytes, PART_BYTES)).part;
     const projected = new Map(state?.turns.map((turn) => [turn.id, turn]));
-    for (const turn of told) {
+    for (const turn of recorded) {
       const id = turnIds.get(turn.id) ?? '';
       const fields = projected.get(id);
       if (fields === undefined) throw refusedBundle('its history has a turn that never began');

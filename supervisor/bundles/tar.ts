@@ -41,7 +41,7 @@ export function tarPadding(size: number): Buffer {
   return ZERO_BLOCK.subarray(0, (BLOCK_BYTES - (size % BLOCK_BYTES)) % BLOCK_BYTES);
 }
 
-/** What is told about the members of an archive, in their order. Each call is awaited before the next. */
+/** What is reported about the members of an archive, in their order. Each call is awaited before the next. */
 export interface TarListener {
   /** A member begins. Throws for one that must not be there. */
   onMember(name: string, size: number): Promise<void> | void;

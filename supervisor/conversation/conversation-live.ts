@@ -38,7 +38,7 @@ export interface ConversationLiveOptions {
 /**
  * What agents are saying now, in memory only: whoever reads a conversation sees it before it is stored. An agent's driver
  * appends each chunk, and later appends the `agent.message` event with the same text to the history, which ends its stay
- * here. Nothing waits for a reader: it is told that there is something new, and takes it at its own pace.
+ * here. Nothing waits for a reader: it is notified that there is something new, and takes it at its own pace.
  */
 export class ConversationLive {
   readonly #options: ConversationLiveOptions;

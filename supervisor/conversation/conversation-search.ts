@@ -8,7 +8,7 @@ import type { Conversations } from './conversations.ts';
 import { type FoundText, type WordIndex, wordsOf } from './word-index.ts';
 
 /** Looks into the index that one request may take. The client continues with the cursor. */
-const LOOKS = 4;
+const MAX_QUERIES = 4;
 /** Of a text with other letters than ASCII, the part in which an excerpt looks for a word: each character takes its time. */
 const FOLDED_CHARACTERS = 16 * 1024;
 
@@ -45,7 +45,7 @@ export class ConversationSearch {
     const results: SearchResult[] = [];
     const slices = new TimeSlice(signal);
     let below = request.cursor === undefined ? null : Number(request.cursor);
-    for (let look = 0; look < LOOKS; look += 1) {
+    for (let queries = 0; queries < MAX_QUERIES; queries += 1) {
       const { found, next } = index.find({
         text: request.text,
         sessionId: request.sessionId,

@@ -76,7 +76,7 @@ export class Conversations {
 
   /** Resolves when the items follow every event that exists at that moment. */
   async catchUp(sessionId: string): Promise<void> {
-    if (!this.#isBehind(sessionId)) return;
+    if (!this.#isOutdated(sessionId)) return;
     let running = this.#catchingUp.get(sessionId);
     if (running === undefined) {
       running = this.#catchUp(sessionId).finally(() => this.#catchingUp.delete(sessionId));
@@ -111,14 +111,14 @@ export class Conversations {
     return this.#ending.signal.aborted;
   }
 
-  #isBehind(sessionId: string): boolean {
+  #isOutdated(sessionId: string): boolean {
     return this.rows.head(sessionId).seq < this.#options.events.head(sessionId).seq;
   }
 
   async #catchUp(sessionId: string): Promise<void> {
     const { database, events } = this.#options;
     const slice = new TimeSlice(this.#ending.signal);
-    while (this.#isBehind(sessionId)) {
+    while (this.#isOutdated(sessionId)) {
       const page = events.read(sessionId, { after: this.rows.head(sessionId).seq, limit: CATCH_UP_PAGE });
       if (page.length === 0) return;
       database.transaction(() => this.#project(sessionId, page));

@@ -20,7 +20,7 @@ export interface HandoverRequest {
 
 /**
  * What an agent is told about a conversation that it has no memory of: the session's memory, and the newest part of the
- * conversation, oldest item first, within a budget. Null if there is nothing to tell.
+ * conversation, oldest item first, within a budget. Null if there is nothing to say.
  *
  * It cannot be forged: every line that a person or an agent wrote begins with `| `, and no line of ours does, so nothing in
  * a conversation can pass for a section of this text.
@@ -50,8 +50,9 @@ export function handoverText(request: HandoverRequest): string | null {
   }
   if (remembered === '' && sections.length === 0) return null;
   const scope = isWhole ? 'all of it' : 'its newest part; what came before is left out';
-  const told = sections.length === 0 ? '' : `\n## Conversation (${scope})\n${sections.toReversed().join('')}`;
-  return `${INTRODUCTION}${remembered}${told}\n${END}`;
+  const conversation =
+    sections.length === 0 ? '' : `\n## Conversation (${scope})\n${sections.toReversed().join('')}`;
+  return `${INTRODUCTION}${remembered}${conversation}\n${END}`;
 }
 
 const INTRODUCTION = `# What happened before in this session
@@ -97,15 +98,15 @@ function sectionOf(item: ConversationItem, seen: Seen, maxBytes: number): string
       if (item.status === 'succeeded') return section('Your result', item.text ?? '', maxBytes);
       return section(`The turn ended: ${item.status}`, item.error?.message ?? 'no reason is known', maxBytes);
     case 'mark':
-      if (item.mark === 'restored') return ours('The person restored files of an earlier snapshot');
-      if (item.mark === 'cleaned') return ours('The workspace was emptied');
+      if (item.mark === 'restored') return heading('The person restored files of an earlier snapshot');
+      if (item.mark === 'cleaned') return heading('The workspace was emptied');
       return null;
     default:
       return null;
   }
 }
 
-/** Their bytes are not told again: what the agent made of them is in the conversation and the files. */
+/** Their bytes are not sent again: what the agent made of them is in the conversation and the files. */
 function attached({ attachments = [] }: Extract<ConversationItem, { type: 'prompt' }>): string[] {
   return attachments.map((one) =>
     one.kind === 'link'
@@ -119,13 +120,13 @@ function answerOf({ by, answer }: Extract<ConversationItem, { type: 'permission'
   return answer?.kind.startsWith('allow') === true ? 'allowed' : 'rejected';
 }
 
-function ours(title: string): string {
+function heading(title: string): string {
   return `\n### ${title}\n`;
 }
 
 function section(title: string, text: string, maxBytes: number): string | null {
   if (text.trim() === '') return null;
-  return `${ours(title)}${quoted(shortened(text, maxBytes))}\n`;
+  return `${heading(title)}${quoted(shortened(text, maxBytes))}\n`;
 }
 
 /** Each line behind `| `, whatever ends lines where the text is read. */

@@ -5,7 +5,7 @@ import type { ConversationReader } from './conversation-reader.ts';
 import type { Conversations } from './conversations.ts';
 import type { SessionMemory } from './session-memory.ts';
 
-/** Tokens that an agent without its own memory is told. */
+/** Tokens of the conversation that an agent without memory of its own gets. */
 const BUDGET_TOKENS = 24_000;
 const PAGE = 200;
 /** Items beyond which nothing is looked for. Most items of a long conversation are short tool calls. */

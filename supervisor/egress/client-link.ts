@@ -81,7 +81,7 @@ export class ClientLink {
 
   readonly #take = (bytes: Buffer): void => {
     const { tunnel, channel } = this.#options;
-    this.#keep(bytes);
+    this.#bufferFirst(bytes);
     if (!channel.write(bytes) || this.#isFull()) tunnel.pause();
   };
 
@@ -94,7 +94,7 @@ export class ClientLink {
     if (!this.#detached && !channel.writableNeedDrain && !this.#isFull()) tunnel.resume();
   };
 
-  #keep(bytes: Buffer): void {
+  #bufferFirst(bytes: Buffer): void {
     if (this.#kept === null) return;
     const length = this.#keptBytes + bytes.length;
     if (length > this.#kept.length) {

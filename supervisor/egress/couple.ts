@@ -27,7 +27,7 @@ export function join(tunnel: Tunnel, upstream: Socket): void {
 }
 
 /** Carries the bytes of a server to the process that reads its answer, and back. */
-export function couple(upstream: Socket, intake: ReadBuffer, channel: MessageChannel): void {
+export function couple(upstream: Socket, readBuffer: ReadBuffer, channel: MessageChannel): void {
   upstream.setTimeout(SILENT_MS, () => upstream.destroy());
   upstream.on('error', () => channel.destroy());
   channel.on('error', () => upstream.destroy());
@@ -38,6 +38,6 @@ export function couple(upstream: Socket, intake: ReadBuffer, channel: MessageCha
     if (!upstream.destroyed && !(upstream.readableEnded && upstream.writableFinished))
       upstream.resetAndDestroy();
   });
-  intake.pipeIntoChannel(channel, upstream);
+  readBuffer.pipeIntoChannel(channel, upstream);
   channel.pipe(upstream);
 }

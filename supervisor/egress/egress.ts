@@ -33,12 +33,12 @@ export interface EgressOptions {
   /** The process that reads what sandboxes send. */
   readonly proxy: Pick<
     ProxyProcess,
-    'hold' | 'openClient' | 'openServer' | 'openCredential' | 'openExchange'
+    'acquireLease' | 'openClient' | 'openServer' | 'openCredential' | 'openExchange'
   >;
   readonly credentials: Pick<SessionCredentials, 'of' | 'environment' | 'secret'>;
   /** Certificates of authorities that servers of credentials may have, in PEM; default: those that Node trusts. */
   readonly authorities?: readonly string[] | undefined;
-  /** How often long answers of credentials tell their bytes, ms. */
+  /** How often long answers of credentials report their bytes, ms. */
   readonly carriedMs?: number | undefined;
   readonly log: Log;
   /** ms since 1970. */
@@ -54,7 +54,7 @@ interface EgressChannel {
   readonly endpoints: Map<string, { readonly endpoint: CredentialEndpoint; readonly pool: EgressPool }>;
   readonly gate: SessionGate;
   /** The proxy process is no longer needed for it. */
-  readonly letGo: () => void;
+  readonly releaseProxy: () => void;
   readonly ledger: EgressEventAggregator;
 }
 
@@ -86,13 +86,13 @@ export class Egress {
   /** The sandbox has started: resolves when its egress is available, if it has any. Rejects only when `signal` is aborted. */
   async waitUntilReady(sessionId: string, signal?: AbortSignal): Promise<void> {
     this.setLive(sessionId, true);
-    const way = this.#open.get(sessionId);
-    if (way === undefined) return;
-    way.ledger.beginTurn();
+    const channel = this.#open.get(sessionId);
+    if (channel === undefined) return;
+    channel.ledger.beginTurn();
     const late = new AbortController();
     const ending = signal === undefined ? late.signal : AbortSignal.any([late.signal, signal]);
     const waited = sleep(READY_MS, 'late', { signal: ending }).catch(() => 'over');
-    const listening = poolsOf(way).map((pool) => pool.listening);
+    const listening = poolsOf(channel).map((pool) => pool.listening);
     if ((await Promise.race([Promise.all(listening), waited])) === 'late')
       this.#options.log.warn('a sandbox starts without egress: its proxy is not ready', {
         session: sessionId,
@@ -116,9 +116,9 @@ export class Egress {
   /** Applies changed rules to all running sandboxes. */
   applyRules(): void {
     for (const sessionId of this.#live) {
-      const way = this.#open.get(sessionId);
-      way?.gate.applyRules();
-      for (const { endpoint } of way?.endpoints.values() ?? []) endpoint.applyRules();
+      const channel = this.#open.get(sessionId);
+      channel?.gate.applyRules();
+      for (const { endpoint } of channel?.endpoints.values() ?? []) endpoint.applyRules();
       this.#settle(sessionId);
     }
   }
@@ -133,9 +133,9 @@ export class Egress {
     const isUp = !this.#closed && this.#live.has(sessionId);
     const open = isUp && this.#options.policies.allowsAnything(sessionId);
     const credentials = isUp ? this.#options.credentials.of(sessionId) : [];
-    const way = this.#open.get(sessionId);
+    const current = this.#open.get(sessionId);
     if (open || credentials.length > 0) {
-      const channel = way ?? this.#make(sessionId);
+      const channel = current ?? this.#make(sessionId);
       this.#open.set(sessionId, channel);
       if (!open) {
         channel.pool?.close();
@@ -144,14 +144,14 @@ export class Egress {
       if (open) channel.pool ??= this.#proxyPool(sessionId, channel);
       this.#forward(sessionId, channel);
       this.#serveCredentials(sessionId, channel, credentials);
-    } else if (way !== undefined) {
+    } else if (current !== undefined) {
       this.#open.delete(sessionId);
-      for (const pool of poolsOf(way)) pool.close();
-      for (const { endpoint } of way.endpoints.values()) endpoint.close();
-      way.gate.close();
-      way.letGo();
+      for (const pool of poolsOf(current)) pool.close();
+      for (const { endpoint } of current.endpoints.values()) endpoint.close();
+      current.gate.close();
+      current.releaseProxy();
       // After the end events of its connections, which arrive with the next turn of the event loop.
-      setImmediate(() => way.ledger.close());
+      setImmediate(() => current.ledger.close());
     }
   }
 
@@ -244,7 +244,14 @@ export class Egress {
       },
     });
     const gate = new SessionGate({ sessionId, policies, resolve, proxy, aggregator: ledger, log });
-    return { pool: null, forwards: new Map(), endpoints: new Map(), gate, letGo: proxy.hold(), ledger };
+    return {
+      pool: null,
+      forwards: new Map(),
+      endpoints: new Map(),
+      gate,
+      releaseProxy: proxy.acquireLease(),
+      ledger,
+    };
   }
 
   #proxyPool(sessionId: string, { gate }: EgressChannel): EgressPool {

@@ -69,7 +69,7 @@ export class GateDialer {
     connection: DialledConnection,
     target: Target,
     method: string,
-    intake: ReadBuffer,
+    readBuffer: ReadBuffer,
   ): Promise<Socket | Refused | null> {
     const { policies, sessionId, resolve } = this.#options;
     const deny = (refusal: Refused, rule: Rule | null, address: string | null = null): Refused | null => {
@@ -92,7 +92,7 @@ export class GateDialer {
       const going = { host, port, method, rule, address, tcp, ech };
       connection.going = going;
       this.report('allowed', target, method, null, rule, address);
-      const dialled = await dialFirst(addresses, port, connection.ending.signal, intake.onread);
+      const dialled = await dialFirst(addresses, port, connection.ending.signal, readBuffer.onread);
       connection.going = { ...going, address: dialled.address };
       if (!connection.tunnel.destroyed) return dialled.socket;
       dialled.socket.destroy();

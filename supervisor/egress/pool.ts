@@ -20,7 +20,7 @@ export interface EgressPoolOptions {
   readonly hostPort?: number;
   /** Port of a credential, for a pool that is not the proxy's. */
   readonly credentialPort?: number;
-  /** For the tools of agents instead of a way out. */
+  /** For the tools of agents instead of egress. */
   readonly forTools?: boolean;
   readonly dial: () => Promise<Duplex>;
   readonly serve: (tunnel: Tunnel) => void;

@@ -66,10 +66,10 @@ export class ProxyProcess implements ProxyConnections, CredentialConnections {
   }
 
   /** A sandbox may need it: it starts in the background. Returns how to say that it no longer does. */
-  hold(): () => void {
+  acquireLease(): () => void {
     this.#users += 1;
     clearTimeout(this.#resting);
-    if (!this.#isClosed) this.#keeping ??= this.#keep(this.#ending.signal);
+    if (!this.#isClosed) this.#keeping ??= this.#keepRunning(this.#ending.signal);
     let isHeld = true;
     return () => {
       if (!isHeld) return;
@@ -143,7 +143,7 @@ export class ProxyProcess implements ProxyConnections, CredentialConnections {
   }
 
   /** Never rejects. Returns when the process has ended. */
-  async #keep(ending: AbortSignal): Promise<void> {
+  async #keepRunning(ending: AbortSignal): Promise<void> {
     const { launch, log } = this.#options;
     const isOver = (): boolean => ending.aborted;
     let pause = FIRST_PAUSE_MS;

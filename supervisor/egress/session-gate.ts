@@ -68,7 +68,7 @@ interface GateConnection extends DialledConnection {
   /** `head`: nothing is known yet. `tunnel`: the client has its 200, and its first words are read. */
   stage: 'head' | 'deciding' | 'tunnel' | 'plain' | 'over';
   /** Of a tunnel whose first words are read. */
-  server: { readonly upstream: Socket; readonly intake: ReadBuffer; readonly lost: () => void } | null;
+  server: { readonly upstream: Socket; readonly readBuffer: ReadBuffer; readonly lost: () => void } | null;
 }
 
 /**
@@ -100,8 +100,8 @@ export class SessionGate {
 
   async #forward(connection: GateConnection, port: number): Promise<void> {
     const { tunnel } = connection;
-    const intake = new ReadBuffer();
-    const dialled = await this.#dialer.dial(connection, { host: HOST_MACHINE.name, port }, 'TCP', intake);
+    const readBuffer = new ReadBuffer();
+    const dialled = await this.#dialer.dial(connection, { host: HOST_MACHINE.name, port }, 'TCP', readBuffer);
     if (dialled === null) return;
     if ('answer' in dialled) {
       tunnel.destroy();
@@ -109,7 +109,7 @@ export class SessionGate {
     }
     join(tunnel, dialled);
     tunnel.pipe(dialled);
-    intake.pipeIntoTunnel(tunnel, dialled);
+    readBuffer.pipeIntoTunnel(tunnel, dialled);
   }
 
   /** Null if the session has too many connections. */
@@ -213,9 +213,9 @@ export class SessionGate {
       else if (method === 'CONNECT') await this.#openTunnel(connection, { host, port }, answer);
       else {
         link.release();
-        const intake = new ReadBuffer();
-        const dialled = await this.#dialer.dial(connection, { host, port }, method, intake);
-        await this.#passPlain(connection, dialled, intake, id, answer);
+        const readBuffer = new ReadBuffer();
+        const dialled = await this.#dialer.dial(connection, { host, port }, method, readBuffer);
+        await this.#passPlain(connection, dialled, readBuffer, id, answer);
       }
     } else if (request.say === 'request' && stage === 'tunnel' && going !== null && !going.tcp) {
       const { server } = connection;
@@ -225,7 +225,7 @@ export class SessionGate {
       if (server === null) return;
       server.upstream.off('close', server.lost);
       server.upstream.off('error', server.lost);
-      await this.#passPlain(connection, server.upstream, server.intake, id, answer);
+      await this.#passPlain(connection, server.upstream, server.readBuffer, id, answer);
     } else if (request.say === 'carry' && stage === 'tunnel') {
       const bytes = link.detach(request.from);
       if (bytes === null) this.#distrust(connection);
@@ -252,8 +252,8 @@ export class SessionGate {
     answer: (said: Answer) => void,
   ): Promise<void> {
     const { tunnel } = connection;
-    const intake = new ReadBuffer();
-    const upstream = await this.#dialer.dial(connection, target, 'CONNECT', intake);
+    const readBuffer = new ReadBuffer();
+    const upstream = await this.#dialer.dial(connection, target, 'CONNECT', readBuffer);
     const { going } = connection;
     if (upstream === null) return;
     if ('answer' in upstream) {
@@ -265,7 +265,7 @@ export class SessionGate {
     const lost = (): void => void tunnel.destroy();
     upstream.on('error', lost);
     upstream.once('close', lost);
-    connection.server = { upstream, intake, lost };
+    connection.server = { upstream, readBuffer, lost };
     tunnel.once('close', () => this.#dropServer(connection));
     connection.stage = 'tunnel';
     this.#expect(connection, OPENING_MS);
@@ -281,7 +281,7 @@ export class SessionGate {
       tunnel.destroy();
       return;
     }
-    const { upstream, intake, lost } = server;
+    const { upstream, readBuffer, lost } = server;
     connection.server = null;
     connection.stage = 'over';
     upstream.off('close', lost);
@@ -289,14 +289,14 @@ export class SessionGate {
     if (bytes.length > 0) upstream.write(bytes);
     if (tunnel.readableEnded) upstream.end();
     else tunnel.pipe(upstream);
-    intake.pipeIntoTunnel(tunnel, upstream);
+    readBuffer.pipeIntoTunnel(tunnel, upstream);
   }
 
   /** Gives the process the connection to the server of a plain request. */
   async #passPlain(
     connection: GateConnection,
     dialled: Socket | Refused | null,
-    intake: ReadBuffer,
+    readBuffer: ReadBuffer,
     id: number,
     answer: (said: Answer) => void,
   ): Promise<void> {
@@ -324,7 +324,7 @@ export class SessionGate {
       if (going !== null) answer(refused(going, 'not_reached', 'the server has broken the connection', null));
       return;
     }
-    couple(dialled, intake, server);
+    couple(dialled, readBuffer, server);
     tunnel.once('close', () => {
       dialled.destroy();
       server.destroy();

@@ -50,7 +50,7 @@ export class SpareStreams {
     while (!signal.aborted && this.#spare.size + this.#pending < SPARE) {
       this.#pending += 1;
       try {
-        this.#keep(await this.#dial());
+        this.#add(await this.#dial());
       } catch {
         return;
       } finally {
@@ -59,7 +59,7 @@ export class SpareStreams {
     }
   }
 
-  #keep(stream: Duplex): void {
+  #add(stream: Duplex): void {
     // Its `close` follows.
     stream.on('error', () => undefined);
     stream.once('close', () => this.#spare.delete(stream));

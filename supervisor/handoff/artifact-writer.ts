@@ -54,7 +54,7 @@ async function writeAll(file: FileHandle, contents: AsyncIterable<Content>): Pro
   const files: ArtifactFile[] = [];
   let total = 0;
   let characters = 0;
-  const requireRoom = (more: number): void => {
+  const requireWithinLimit = (more: number): void => {
     if (total + more > ARTIFACT_LIMITS.bytes) throw tooMuch(`${ARTIFACT_LIMITS.bytes / 2 ** 20} MiB`);
   };
   for await (const { path, executable, size: listed, bytes } of contents) {
@@ -63,11 +63,11 @@ async function writeAll(file: FileHandle, contents: AsyncIterable<Content>): Pro
     if (characters > ARTIFACT_LIMITS.pathCharacters)
       throw tooMuch(`${ARTIFACT_LIMITS.pathCharacters} characters in its paths`);
     // A sparse file may have any size.
-    requireRoom(listed ?? 0);
+    requireWithinLimit(listed ?? 0);
     const hash = createHash('sha256');
     let size = 0;
     for await (const piece of bytes) {
-      requireRoom(piece.length);
+      requireWithinLimit(piece.length);
       hash.update(piece);
       await writeFully(file, piece, total);
       total += piece.length;

@@ -72,7 +72,7 @@ export class PromotedArtifacts {
     const { home, handoffs, ids, operations, snapshotService, stores, lineWorker, now } = this.#options;
     const first = operations.findResult(opId, CREATE);
     if (first !== null) return this.#created(CreatedSchema.parse(first.result).artifact);
-    this.#requireRoom(0);
+    this.#requireSpace(0);
     const begin = { session: reference, unreviewed, opId: opId === undefined ? undefined : `${opId}.begin` };
     const begun = await handoffs.begin(begin, signal);
     const session = snapshotService.findSession(begun.sessionId);
@@ -191,7 +191,7 @@ export class PromotedArtifacts {
         : []),
     ]);
     const { result } = operations.runOnce(opId, CREATE, () => {
-      this.#requireRoom(row.bytes);
+      this.#requireSpace(row.bytes);
       rows.insert(row, files, envelope);
       const { id: artifactId, kind, snapshotId: snapshot, bytes, sha256 } = row;
       const data = { artifactId, kind, snapshot, files: row.files, bytes, sha256 };
@@ -207,7 +207,7 @@ export class PromotedArtifacts {
     return { artifact: shown(this.#find(id)), leftOutPaths: [] };
   }
 
-  #requireRoom(bytes: number): void {
+  #requireSpace(bytes: number): void {
     const total = this.#options.rows.totals();
     const { artifacts, totalBytes } = ARTIFACT_LIMITS;
     if (total.artifacts < artifacts && total.bytes + bytes <= totalBytes) return;

@@ -169,13 +169,13 @@ export class Attachments {
     }
     this.#open.delete(key);
     this.#results.delete(key);
-    this.#makeRoom(total);
+    this.#requirePlace(total);
     const begun = { total, parts: [], received: 0, touchedAt: performance.now() };
     this.#open.set(key, begun);
     return begun;
   }
 
-  #makeRoom(total: number): void {
+  #requirePlace(total: number): void {
     const idle = performance.now() - IDLE_MS;
     for (const [key, { touchedAt }] of this.#open) if (touchedAt < idle) this.#open.delete(key);
     const bytes = [...this.#open.values()].reduce((sum, one) => sum + one.total, total);

@@ -13,7 +13,7 @@ const TYPES = [
   ...['turn.queued', 'turn.edited', 'turn.ended', 'agent.option', 'sandbox.started', 'egress', 'check.ended'],
   ...['handoff.approved', 'handoff.made', 'handoff.undone', 'permission.asked', 'permission.answered'],
 ];
-/** Hosts that are told apart: whoever asks for more has them counted together. */
+/** Hosts that are counted separately: whoever asks for more has them counted together. */
 const MAX_HOSTS = 5000;
 /** The agent names its model, so it may be anything. */
 const MODEL_CHARACTERS = 100;

@@ -49,11 +49,11 @@ export class Arrivals {
   }
 
   /** How far the move is here. If nothing is: errors as `begin`. */
-  look(request: ArrivalRequest): Arrival {
+  status(request: ArrivalRequest): Arrival {
     const offered = this.#readOffer(request);
     const row = this.#options.rows.target(offered.move);
     if (row === null) {
-      this.#requireRoom(request);
+      this.#requireFreeName(request);
       return { state: 'unknown', session: null, acceptance: null, activation: null };
     }
     this.#requireSameSource(row, offered, request.publicKey);
@@ -72,7 +72,7 @@ export class Arrivals {
       });
     };
     requireNew();
-    this.#requireRoom(request);
+    this.#requireFreeName(request);
     const { profile, name, publicKey, offer } = request;
     return await bundles.beginImport({ profile, name, key: keyIdOfPem(publicKey) }, owner, {
       // Its row, its files and that it is held are one transaction.
@@ -158,7 +158,7 @@ export class Arrivals {
     return offered;
   }
 
-  #requireRoom({ profile, name }: ArrivalRequest): void {
+  #requireFreeName({ profile, name }: ArrivalRequest): void {
     const { profiles, sessions } = this.#options;
     profiles.getOrThrow(profile);
     const other = sessions.getByName(profile, name);

@@ -75,7 +75,7 @@ export class ReviewComments {
       const place = { path, side, start: lines.start, end: lines.end, quote };
       const unsent = { batch: null, turnId: null, sentAt: null };
       commentRows.insert({ id, sessionId: session.id, ...place, text, createdAt: now(), ...unsent });
-      this.#tell(session.id, 'added', [id]);
+      this.#recordChange(session.id, 'added', [id]);
       return { id };
     });
     const comment = (await this.list(session, signal)).find(({ id }) => id === result.id);
@@ -118,7 +118,7 @@ export class ReviewComments {
     const { database, commentRows } = this.#options;
     return database.transaction(() => {
       const isRemoved = commentRows.remove(session.id, id);
-      if (isRemoved) this.#tell(session.id, 'removed', [id]);
+      if (isRemoved) this.#recordChange(session.id, 'removed', [id]);
       return isRemoved;
     });
   }
@@ -161,14 +161,14 @@ export class ReviewComments {
       database.transaction(() => {
         commentRows.endBatch(batch, turnId, now());
         const ids = chosen.map(({ id }) => id);
-        this.#tell(session.id, 'sent', ids);
+        this.#recordChange(session.id, 'sent', ids);
       });
       return { turnId, sent: chosen.length, left: unsent.length - chosen.length };
     });
   }
 
   /** For every window that shows the comments. Part of the caller's transaction. */
-  #tell(sessionId: string, what: 'added' | 'removed' | 'sent', comments: string[]): void {
+  #recordChange(sessionId: string, what: 'added' | 'removed' | 'sent', comments: string[]): void {
     this.#options.events.append(sessionId, [{ type: 'review.commented', data: { what, comments } }]);
   }
 }

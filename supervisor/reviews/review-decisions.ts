@@ -21,7 +21,7 @@ import { replacementsOf } from './workspace-items.ts';
 const DECIDE = 'review.decide';
 const UNDO = 'review.undo';
 /** How many paths an event names. */
-const TOLD_PATHS = 100;
+const MAX_EVENT_PATHS = 100;
 
 const ResultSchema = z.object({ count: z.int(), verdict: ReviewActionSchema });
 type Result = z.infer<typeof ResultSchema>;
@@ -131,7 +131,7 @@ export class ReviewDecisions {
       const result = { count: changes.length, verdict };
       await this.#apply(open, reader, changes, { kind: DECIDE, opId, result }, (revision) => {
         rows.addStep(open.row.id, verdict, changes.map(earlierOf));
-        const paths = changes.slice(0, TOLD_PATHS).map(({ unit }) => unit.key);
+        const paths = changes.slice(0, MAX_EVENT_PATHS).map(({ unit }) => unit.key);
         const data = { reviewId: open.row.id, verdict, count: changes.length, paths, revision };
         events.append(session.id, [{ type: 'review.decided', data }]);
       });

@@ -139,7 +139,7 @@ export class Reviews {
   reopen(row: ReviewRow): void {
     const { rows, now } = this.#options;
     rows.reopen(row, now());
-    this.#tellOpened(row.sessionId);
+    this.#recordOpened(row.sessionId);
   }
 
   /** Forgets the reviews of a session that is deleted. Part of the caller's transaction. */
@@ -267,7 +267,7 @@ export class Reviews {
         acceptedRoot: null,
         revision: 0,
       });
-      this.#tellOpened(session.id);
+      this.#recordOpened(session.id);
     });
   }
 
@@ -296,7 +296,7 @@ export class Reviews {
             rows.decide(row.id, path, compared.byKey.get(path)?.id ?? '', state);
           }
           rows.update(row.id, { ...patch, acceptedRoot: null, revision: row.revision + 1 });
-          this.#tellOpened(row.sessionId);
+          this.#recordOpened(row.sessionId);
         });
         this.#decisions.set(row.id, after);
       }
@@ -322,7 +322,7 @@ export class Reviews {
     );
   }
 
-  #tellOpened(sessionId: string): void {
+  #recordOpened(sessionId: string): void {
     const { events } = this.#options;
     const { id, baseRoot, targetRoot, targetSnapshot } = this.#openRow(sessionId);
     const data = { reviewId: id, base: baseRoot, target: targetRoot, snapshotId: targetSnapshot };

@@ -214,7 +214,7 @@ export class HostFeed {
   }
 }
 
-/** What a person may want to be told about; null for every other event. */
+/** What a person may want to be notified of; null for every other event. */
 function occurrenceOf(event: SessionEvent): Occurrence | null {
   const { sessionId, at } = event;
   switch (event.type) {

@@ -15,7 +15,7 @@ import type { TurnRequests } from './turn-requests.ts';
 
 const DEFAULT_TIMEOUT_MS = 60_000;
 /** For the start of the sandbox and for the end of a turn that is cancelled, beyond the time of the turn. */
-const BESIDE_MS = 30_000;
+const SANDBOX_MS = 30_000;
 const PAGE = 200;
 
 const PROMPT = `This session is about to stop. Write what whoever goes on with it must know: conventions, open questions, the last known results. Answer with that text alone, in plain text of at most ${String(MEMORY_BYTES / 2)} characters, without a greeting. Do not use tools, and change no files.`;
@@ -72,10 +72,10 @@ export class MemoryRequests {
     const head = events.head(session).seq;
     const since = now();
     const { id: turnId } = await requests.start({ session, input, timeoutMs, opId: `${opId}:turn` });
-    let turn = await queue.wait(turnId, timeoutMs + BESIDE_MS, signal);
+    let turn = await queue.wait(turnId, timeoutMs + SANDBOX_MS, signal);
     if (!signal.aborted && !ENDED_TURN_STATUSES.has(turn.status)) {
       queue.cancel(turnId);
-      turn = await queue.wait(turnId, BESIDE_MS, signal);
+      turn = await queue.wait(turnId, SANDBOX_MS, signal);
     }
     if (signal.aborted) {
       throw new HoldfastError('cancelled', 'Nobody waits for the memory any longer', {

@@ -26,7 +26,7 @@ export interface ResumesOptions {
   readonly restores: Restores;
   readonly snapshots: SnapshotService;
   readonly sessionMemory: Pick<SessionMemory, 'show'>;
-  /** Makes anew what workspaces of the profile begin with, where that can have changed since. */
+  /** Prepares again what workspaces of the profile begin with, where that can have changed since. */
   readonly renewTemplate: (profile: string, request: ChangeRequest) => Promise<void>;
 }
 

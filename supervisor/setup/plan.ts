@@ -61,8 +61,8 @@ const INSTALLERS: Readonly<
 const KINDS = Object.keys(INSTALLERS) as (keyof Packages)[];
 
 /**
- * `base`: identity of the image to start from. `secrets`: what tells the versions of its secrets from others, never their values.
- * `seed`: what tells the files that its commands begin with from others; null: there are none. Null for a profile whose setup does
+ * `base`: identity of the image to start from. `secrets`: what identifies the versions of its secrets, never their values.
+ * `seed`: what identifies the files that its commands begin with; null: there are none. Null for a profile whose setup does
  * nothing.
  */
 export function planSetup(

@@ -5,7 +5,7 @@ export function shutdownReason(): HoldfastError {
   return new HoldfastError('shutting_down', 'The supervisor is shutting down');
 }
 
-/** What people are told of a setup that did not end well. `limit` in ms; `said`: the last lines of its log. */
+/** The error that people see for a setup that failed. `limit` in ms; `said`: the last lines of its log. */
 export function failureOf(
   error: unknown,
   at: {

@@ -65,20 +65,20 @@ export class SetupLog {
 
   /** A line of ours. What waits for more of its stream goes on waiting: it may be the first half of a secret. */
   append(line: Buffer): void {
-    this.#keep(this.#redaction?.redact(line) ?? line);
+    this.#store(this.#redaction?.redact(line) ?? line);
   }
 
   /** Output of a step. With a redaction its end may wait for more, or for `flush`. */
   appendOutput(chunk: Buffer, stream: LogStream): void {
-    this.#keep(this.#streams.get(stream)?.push(chunk) ?? chunk);
+    this.#store(this.#streams.get(stream)?.push(chunk) ?? chunk);
   }
 
   /** Call at the end of a step: nothing more of it comes. */
   flush(): void {
-    for (const stream of this.#streams.values()) this.#keep(stream.end());
+    for (const stream of this.#streams.values()) this.#store(stream.end());
   }
 
-  #keep(chunk: Buffer): void {
+  #store(chunk: Buffer): void {
     if (chunk.length === 0) return;
     // Of what is not kept only the end is shown, so that a flood costs little.
     const seen = this.#left === 0 ? chunk.subarray(-LINE_BYTES) : chunk;

@@ -34,7 +34,7 @@ export const MAX_HOME_PATH_BYTES = LONGEST_DATABASE_PATH - LONGEST_DATABASE_NAME
 /** Maximum length of a path component, in bytes, on all Linux file systems. */
 const LONGEST_PART = 255;
 /** Entries that a folder may have before it becomes a home. */
-const OURS =
+const OWN_ENTRIES =
   /^(\.|supervisor|holdfast|id$|logs$|workspaces$|homes$|run$|egress$|deploys$|runtime$|artifacts$|promoted$|store$|setups$|backups$|reserve$|secrets$|host-key$|bin$|hosts)/;
 
 /** A session's run directory on this machine. */
@@ -306,7 +306,7 @@ function checkRoot(path: string): void {
   const entries = readdirSync(path);
   if (!entries.includes('id')) {
     // `purge` deletes a home as a whole, so it must never be a folder with other content.
-    const foreign = entries.find((entry) => !OURS.test(entry));
+    const foreign = entries.find((entry) => !OWN_ENTRIES.test(entry));
     if (foreign !== undefined) {
       throw damaged(
         `it already has other content, such as ${JSON.stringify(foreign)}`,

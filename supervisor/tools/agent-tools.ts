@@ -10,7 +10,7 @@ import { Allowance, type Rate } from './allowance.ts';
 import { LineCall } from './line-call.ts';
 import type { AgentTool } from './session-tools.ts';
 
-/** Exactly what gets an answer, so that none is waited for in vain. */
+/** Exactly what gets an answer, so that nobody waits for one that does not come. */
 const MessageSchema = z.looseObject({
   jsonrpc: z.literal('2.0'),
   id: z.union([z.string().max(200), z.int()]).optional(),
@@ -45,7 +45,7 @@ interface OpenSession {
 export class AgentTools {
   readonly #options: AgentToolsOptions;
   readonly #open = new Map<string, OpenSession>();
-  /** By session: what it has called lately. Kept when a sandbox ends, so that a new one does not begin anew. */
+  /** By session: what it has called lately. Kept when a sandbox ends, so that a new one does not start at zero. */
   readonly #allowances = new Map<string, Map<string, Allowance>>();
   #isClosed = false;
 

@@ -18,7 +18,7 @@ export class LocalProxy implements ProxyConnections, CredentialConnections {
   readonly #server = new ProxyServer();
   #lastId = 0;
 
-  hold(): () => void {
+  acquireLease(): () => void {
     return () => undefined;
   }
 

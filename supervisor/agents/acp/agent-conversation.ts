@@ -44,7 +44,7 @@ export interface AgentConversationOptions {
   readonly changes: ChangeNotifier;
   /** Text that is not stored yet. */
   readonly onLive: (sessionId: string, live: LiveText) => void;
-  /** What an agent without memory is told of the conversation before this turn; null if there was none. */
+  /** What an agent without memory gets of the conversation before this turn; null if there was none. */
   readonly handover: (sessionId: string, turnId: string) => Promise<string | null>;
   /** The agent must begin a new conversation, even if it could load its last one. */
   readonly mustStartOver: (sessionId: string) => Promise<boolean>;
@@ -53,7 +53,7 @@ export interface AgentConversationOptions {
   /** The answer that a person gave to a permission; null while it waits. */
   readonly answerTo: (permissionId: string) => PermissionOption | null;
   /** The sandbox is paused or frozen: nothing in it can answer. */
-  readonly isStill: (sessionId: string) => boolean;
+  readonly isSuspended: (sessionId: string) => boolean;
   readonly version: string;
   readonly log: Log;
   readonly now: () => number;
@@ -271,7 +271,7 @@ export class AgentConversation {
     if (this.outcomeOf(turnId) !== null) return;
     const output = await this.#process.read(processId, this.#waitMs(), stop);
     if (output !== null) {
-      if (!(await this.#steps.take(output))) return this.#process.giveUp(processId, UNREAD);
+      if (!(await this.#steps.take(output))) return this.#process.abandon(processId, UNREAD);
       await failpoint('agent.after-output');
       const errorOffset = this.#steps.errors.offset;
       await this.#steps.errors.read(processId, output.status);
@@ -288,7 +288,8 @@ export class AgentConversation {
       }
     }
     this.#machine.tick(this.#options.now());
-    if (this.#machine.isUnstoppable(this.#options.now())) return this.#process.giveUp(processId, UNSTOPPABLE);
+    if (this.#machine.isUnstoppable(this.#options.now()))
+      return this.#process.abandon(processId, UNSTOPPABLE);
     if (this.#machine.outcome !== null) {
       this.#steps.saveAtEnd();
       await this.#process.acknowledge(processId);
@@ -306,12 +307,12 @@ export class AgentConversation {
 
   async #sendPrompt(turnId: string, prompt: MakePrompt): Promise<void> {
     const { connection } = this.#machine.state;
-    const told =
+    const history =
       connection?.needsHandover === true ? await this.#options.handover(this.sessionId, turnId) : null;
     const asked = await prompt(connection?.can ?? { image: false, embed: false });
     // A cancel may have come meanwhile.
     if (!this.#machine.isReadyForPrompt) return;
-    this.#machine.sendPrompt(promptOf(this.#machine.state, asked, told));
+    this.#machine.sendPrompt(promptOf(this.#machine.state, asked, history));
     const { turn } = this.#machine.state;
     if (turn !== null) turn.promptEnd = this.#steps.row.inputOffset + this.#machine.toSend.bytes;
     // Stored as sent before it can reach the process: it is never sent a second time.
@@ -343,15 +344,15 @@ export class AgentConversation {
     const toStore = this.#steps.dueInMs ?? POLL_MS;
     // Input that the process did not take is offered again soon.
     const toSend = this.#steps.accepted < this.#steps.row.inputOffset ? 100 : POLL_MS;
-    const stillMs = this.#options.isStill(this.sessionId) ? 1000 : POLL_MS;
-    const wait = Math.max(0, Math.ceil(Math.min(POLL_MS, toTick, toStore, toSend, stillMs)));
-    if (stillMs !== POLL_MS) this.#machine.postpone(Math.max(wait, 1));
+    const pollMs = this.#options.isSuspended(this.sessionId) ? 1000 : POLL_MS;
+    const wait = Math.max(0, Math.ceil(Math.min(POLL_MS, toTick, toStore, toSend, pollMs)));
+    if (pollMs !== POLL_MS) this.#machine.postpone(Math.max(wait, 1));
     return wait;
   }
 
   #newMachine(state: unknown): AcpMachine {
     const known = AcpStateSchema.safeParse(state);
-    // A state of another version: the agent is started again, and told the conversation.
+    // A state of another version: the agent is started again, and gets the conversation.
     return new AcpMachine(known.success ? known.data : NO_CONVERSATION, {
       version: this.#options.version,
       permissions: this.#launch.permissions,

@@ -117,7 +117,7 @@ export class AgentProcess {
   }
 
   /** The turn cannot go on with this process, and with no other. */
-  async giveUp(processId: string, outcome: AgentTurnOutcome): Promise<void> {
+  async abandon(processId: string, outcome: AgentTurnOutcome): Promise<void> {
     this.#steps.machine.fail(outcome);
     await this.drop(processId);
   }
@@ -158,7 +158,7 @@ export class AgentProcess {
         if (written === null) return;
         if (written.undecided) {
           const why = 'a crash left it unknown whether the agent received a message';
-          return this.giveUp(processId, interruptedOutcome(why));
+          return this.abandon(processId, interruptedOutcome(why));
         }
         this.#steps.accept(written.accepted);
         const { turn } = this.#steps.machine.state;

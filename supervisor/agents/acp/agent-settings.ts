@@ -105,13 +105,13 @@ export class AgentSettings {
   }
 
   /** The process goes: what it offers stays known. */
-  keepOffered(): void {
+  recordOffered(): void {
     const { connection } = this.#state;
     if (connection !== null && connection.settings.length > 0) this.#state.offered = connection.settings;
   }
 
   /** What a new process begins with is no change; an agent that was loaded is compared with what it was set to before. */
-  keepOpened({ settings, how }: Connection): void {
+  recordOpened({ settings, how }: Connection): void {
     this.#state.offered = [];
     const before = new Map(how === 'new' ? [] : Object.entries(this.#state.kept));
     this.#state.kept = Object.fromEntries(settings.map(({ id, value }) => [id, before.get(id) ?? value]));

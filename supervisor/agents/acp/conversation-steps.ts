@@ -230,7 +230,7 @@ export class ConversationSteps {
     } catch (error) {
       const failure = HoldfastError.from(error, 'What the agent said could not be stored');
       this.#storeFailure = failure;
-      if (!isTransient(failure)) this.#goBack(step);
+      if (!isTransient(failure)) this.#rewindTo(step);
       throw failure;
     }
     this.#pending = null;
@@ -259,7 +259,7 @@ export class ConversationSteps {
   }
 
   /** To the last stored state: the same output is read again, and stored line by line, so that only what cannot be stored is lost. */
-  #goBack({ row }: PendingStep): void {
+  #rewindTo({ row }: PendingStep): void {
     this.#pending = null;
     const stored = this.#options.store.get(this.#row.sessionId);
     if (stored === null || stored.stdoutOffset >= row.stdoutOffset || row.stdoutOffset <= this.#carefulUntil)
@@ -275,7 +275,7 @@ export class ConversationSteps {
     this.#stored = stored;
     this.#machine = this.#options.newMachine(stored.state);
     this.#scanner = new LineScanner(stored.stdoutOffset, stored.isSkipping);
-    this.errors.goTo(stored.stderrOffset);
+    this.errors.seek(stored.stderrOffset);
   }
 
   /** Stores what one line leads to. A line that cannot be stored is left out, with a notice. */

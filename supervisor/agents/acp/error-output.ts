@@ -74,7 +74,7 @@ export class ErrorOutputReader {
   }
 
   /** Reads again from an offset that is stored. */
-  goTo(offset: number): void {
+  seek(offset: number): void {
     this.#ofTurn = Math.max(0, this.#ofTurn - (this.#offset - offset));
     this.#offset = offset;
     this.#waiting = [];

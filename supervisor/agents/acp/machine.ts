@@ -179,7 +179,7 @@ export class AcpMachine {
       settledAt: 0,
       settledBy: 0,
     };
-    this.#settings.keepOffered();
+    this.#settings.recordOffered();
     this.state.connection = connection;
     this.#outbox.dropLines();
     this.#outbox.request(connection, 'initialize', requests.initialize(this.#options.version), now);
@@ -194,7 +194,7 @@ export class AcpMachine {
     if (isByItself && this.state.turn?.isCancelled !== true) this.#opening.onProcessEndedByItself();
     // What it was set to last counts for the next process.
     this.#settings.report();
-    this.#settings.keepOffered();
+    this.#settings.recordOffered();
     this.state.connection = null;
     const { turn } = this.state;
     this.#permissions.cancelAll();

@@ -94,7 +94,7 @@ export class Opening {
     }
     this.#state.fatalLoads = 0;
     connection.settings = settingsOf(opened);
-    this.#settings.keepOpened(connection);
+    this.#settings.recordOpened(connection);
     if (what === 'load') {
       connection.stage = 'settling';
       connection.settledAt = now + SETTLE_MS.silence;
@@ -102,7 +102,7 @@ export class Opening {
     } else this.#settings.apply(connection, now);
   }
 
-  /** From `resume` to `load` to a new conversation, to which ours is told. */
+  /** From `resume` to `load` to a new conversation, which gets our history. */
   onNotOpened(
     connection: Connection,
     what: 'new' | 'load' | 'resume',

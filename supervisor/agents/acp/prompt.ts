@@ -65,15 +65,15 @@ export async function promptBlocks(
 const GO_ON =
   'Go on where you stopped. You were interrupted because a budget was used up; a person has raised it.';
 
-/** What is sent now: the prompt of the turn, or, to an agent that has begun with it, that it is to go on. `told`: the conversation so far. */
+/** What is sent now: the prompt of the turn, or, to an agent that has begun with it, that it is to go on. `history`: the conversation so far. */
 export function promptOf(
   { turn, connection }: Pick<AcpState, 'turn' | 'connection'>,
   prompt: readonly ContentBlock[],
-  told: string | null,
+  history: string | null,
 ): ContentBlock[] {
   const knowsPrompt = connection?.how !== 'new' && connection?.how !== 'handover';
   return [
-    ...(told === null ? [] : [textBlock(told)]),
+    ...(history === null ? [] : [textBlock(history)]),
     ...(turn?.isContinuing === true && knowsPrompt ? [] : prompt),
     ...(turn?.isContinuing === true ? [textBlock(GO_ON)] : []),
   ];

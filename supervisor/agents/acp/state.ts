@@ -49,7 +49,7 @@ export const ConnectionSchema = z.object({
   can: z.object({ load: z.boolean(), resume: z.boolean(), image: z.boolean(), embed: z.boolean() }),
   how: z.enum(CONTINUATIONS),
   why: z.string().nullable(),
-  /** The conversation so far has to be told with the next prompt. */
+  /** The conversation so far has to be sent with the next prompt. */
   needsHandover: z.boolean(),
   settings: z.array(SettingSchema),
   /** End of `settling`: at the first, when the agent was silent; at the second in any case. ms since 1970. */

@@ -53,7 +53,7 @@ export class TurnBudget {
     return this.#options.state.turn;
   }
 
-  /** The agent reports what it has used. A context that got smaller was summarized; a cost that did was counted anew. */
+  /** The agent reports what it has used. A context that got smaller was summarized; a cost that did was counted from zero. */
   count({ used, cost }: Usage, now: number): void {
     const { reported } = this.#options.state;
     const budget = this.#turn?.budget;
@@ -82,7 +82,7 @@ export class TurnBudget {
     question.answer = id === 'stop' ? 'stop' : 'go';
     for (const one of [tokens, cost])
       one.limit = one.step === null || id === 'unlimited' ? null : one.used + one.step;
-    if (question.hasStopped) this.#goOn(turn);
+    if (question.hasStopped) this.#continueTurn(turn);
     return true;
   }
 
@@ -99,11 +99,11 @@ export class TurnBudget {
       return false;
     }
     question.hasStopped = true;
-    if (question.answer !== null) this.#goOn(turn);
+    if (question.answer !== null) this.#continueTurn(turn);
     return true;
   }
 
-  /** The process is gone, and the question with it: the next process is asked about anew. What a person answered counts. */
+  /** The process is gone, and the question with it: the next process is asked again. What a person answered counts. */
   onProcessEnded(): void {
     const turn = this.#turn;
     if (turn === null) return;
@@ -132,7 +132,7 @@ export class TurnBudget {
   }
 
   /** The agent has stopped, and a person has answered. */
-  #goOn(turn: AgentTurn): void {
+  #continueTurn(turn: AgentTurn): void {
     const { connection } = this.#options.state;
     const answer = turn.budget.question?.answer;
     if (answer === 'stop') {

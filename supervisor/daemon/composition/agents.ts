@@ -76,7 +76,7 @@ export function createAgents(
       choices: agentChoices.of(sessionId),
     }),
     answerTo: (id) => permissions.answerTo(id),
-    isStill: (sessionId) => freezing.isFrozen(sessionId) || records.peek(sessionId)?.status === 'paused',
+    isSuspended: (sessionId) => freezing.isFrozen(sessionId) || records.peek(sessionId)?.status === 'paused',
     version: program.info.version,
     log: log.child('agents'),
   });

@@ -76,7 +76,7 @@ interface Connection {
   readonly exchanges: Set<MessageChannel>;
 }
 
-/** What an endpoint tells of a request. */
+/** What an endpoint reports about a request. */
 export interface EndpointReport {
   readonly method: string;
   readonly reason?: EgressReason;

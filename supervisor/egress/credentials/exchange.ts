@@ -120,7 +120,7 @@ export class Exchange {
     onward.end();
   }
 
-  /** Tells the bytes that have passed since it was last told. */
+  /** Reports the bytes that have passed since the last report. */
   reportCarried(): void {
     if (this.#ended || this.#bytesIn + this.#bytesOut === 0) return;
     this.#options.report('carried', this.#takeBytes());

@@ -5,7 +5,7 @@ const HOUR_MS = 60 * MINUTE_MS;
 
 export type ExceededLimit = keyof CredentialLimits;
 
-/** What one session may still do with one credential. Begins anew with the supervisor. */
+/** What one session may still do with one credential. Starts at zero with each supervisor. */
 export class CredentialLimiter {
   readonly #limits: CredentialLimits;
   /** ms since 1970. */

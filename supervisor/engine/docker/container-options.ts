@@ -16,7 +16,7 @@ const SECRETS_MEMORY = 16 * MIB;
 /** Below those of sessions, and above those of people: nothing else runs as it. */
 const PROXY_UID = 64_321;
 /** Capabilities that a helper container needs to give a folder to a session's uid, and no others. */
-const CHORE_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER'];
+const HELPER_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER'];
 /** Below the daemon's own limit on all machines seen: raising it would require a privilege that a daemon may lack. */
 const OPEN_FILES = 16384;
 
@@ -149,7 +149,7 @@ export function agentOptions(
  * is writable, because it becomes the image; what must not become part of it is in memory. Variables come with each step: those of a
  * container would be part of its image.
  */
-const SETUP_CAPABILITIES = [...CHORE_CAPABILITIES, 'SETUID', 'SETGID'];
+const SETUP_CAPABILITIES = [...HELPER_CAPABILITIES, 'SETUID', 'SETGID'];
 const SETUP_CACHES = ['/run', '/var/lib/apt/lists', '/var/cache/apt'];
 
 export function setupOptions(
@@ -244,7 +244,7 @@ export function helperOptions(options: {
     StopTimeout: 1,
     HostConfig: {
       ...hardened(SIDECAR_MEMORY, 256),
-      ...(user === 'root' ? { CapAdd: CHORE_CAPABILITIES } : {}),
+      ...(user === 'root' ? { CapAdd: HELPER_CAPABILITIES } : {}),
       NetworkMode: 'none',
       AutoRemove: true,
       Mounts: options.mounts,

@@ -50,9 +50,9 @@ export async function watchDisk({
 
 export async function fullDiskError(
   folder: string | null,
-  look: (folder: string) => Promise<number | null> = freeBytes,
+  measure: (folder: string) => Promise<number | null> = freeBytes,
 ): Promise<HoldfastError | null> {
-  const free = folder === null ? null : await look(folder);
+  const free = folder === null ? null : await measure(folder);
   if (free === null || free >= FREE_BYTES) return null;
   return new HoldfastError('setup_failed', 'The disk of the engine is nearly full', {
     why: `${folder ?? ''} has ${Math.floor(free / 2 ** 20)} MiB left, and a setup leaves ${FREE_BYTES / 2 ** 20} MiB free`,
@@ -68,7 +68,7 @@ export function diskLimitError(limitBytes: number): HoldfastError {
   });
 }
 
-/** Null if this user cannot look. */
+/** Null if this user may not read it. */
 async function freeBytes(folder: string): Promise<number | null> {
   try {
     const { bavail, bsize } = await statfs(folder);

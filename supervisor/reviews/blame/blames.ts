@@ -145,7 +145,7 @@ export class Blames {
         if (changes.length > 0) {
           versions += 1;
           compared += older.size;
-          origins.goBack(changes, origin);
+          origins.stepBack(changes, origin);
         }
         text = older;
         to = from;

@@ -30,7 +30,7 @@ export class LineOrigins<T> {
   }
 
   /** Goes one version back. `changes`: from the older version to the one that was reached, in order. */
-  goBack(changes: readonly LineChange[], origin: T): void {
+  stepBack(changes: readonly LineChange[], origin: T): void {
     const lines = this.#lines;
     const places = this.#places;
     let kept = 0;

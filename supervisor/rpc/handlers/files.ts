@@ -94,8 +94,8 @@ export function filesHandlers<P extends Client>(
     'files/read': async ({ session, snapshot, ...params }, context) => {
       if (snapshot !== undefined) {
         const part = await withSnapshotFiles(snapshot, session, (files) => files.read(params.path, params));
-        const { bytes: content, ...told } = part;
-        return withBytes(told, content);
+        const { bytes: content, ...result } = part;
+        return withBytes(result, content);
       }
       const channel = (params.length ?? Infinity) <= QUICK_BYTES ? 'quick' : 'bulk';
       const { result, bytes, release } = await on(named(session), channel, true, (one) =>

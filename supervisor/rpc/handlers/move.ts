@@ -35,7 +35,7 @@ export function moveHandlers<P extends { readonly closed: Promise<unknown> }>({
       leaveWith(peer, bundle);
       return { bundle };
     },
-    'move/look': (params) => arrivals.look(params),
+    'move/status': (params) => arrivals.status(params),
     'move/import': async (params, { peer }) => {
       const bundle = await arrivals.begin(params, peer);
       leaveWith(peer, bundle);

@@ -39,7 +39,7 @@ class ReadWriteLock {
   }
 
   async acquire(exclusive: boolean): Promise<void> {
-    if (this.#isAvailable(exclusive)) this.#hold(exclusive);
+    if (this.#isAvailable(exclusive)) this.#acquire(exclusive);
     else await new Promise<void>((grant) => (exclusive ? this.#exclusive : this.#shared).push(grant));
   }
 
@@ -50,7 +50,7 @@ class ReadWriteLock {
     const isNextExclusive = this.#shared.length === 0;
     const next = isNextExclusive ? this.#exclusive.splice(0, 1) : this.#shared.splice(0);
     for (const grant of next) {
-      this.#hold(isNextExclusive);
+      this.#acquire(isNextExclusive);
       grant();
     }
   }
@@ -59,7 +59,7 @@ class ReadWriteLock {
     return exclusive ? this.#holders === 0 : !this.#isExclusive;
   }
 
-  #hold(exclusive: boolean): void {
+  #acquire(exclusive: boolean): void {
     this.#holders += 1;
     this.#isExclusive = exclusive;
   }

@@ -159,7 +159,7 @@ describe('one that was taken over', () => {
     const chain = await CredentialChain.open({
       ...(answer === undefined ? {} : { answer }),
       proxy: {
-        hold: () => honest.hold(),
+        acquireLease: () => honest.acquireLease(),
         openClient: (session) => honest.openClient(session),
         openServer: (id) => honest.openServer(id),
         openCredential: () => {

@@ -185,15 +185,15 @@ describe('the egress proxy', () => {
       return await children.launch();
     };
     const proxy = new ProxyProcess({ launch, log: silent, restMs: 1, waitMs: 5000 });
-    proxy.hold()();
+    proxy.acquireLease()();
     await sleep(50);
-    const letGo = proxy.hold();
+    const release = proxy.acquireLease();
     (await proxy.openClient('ses-1')).channel.destroy();
     late.resolve(undefined);
     await expect.poll(() => children.started[1]?.signalCode, PATIENT).toBe('SIGKILL');
     (await proxy.openClient('ses-1')).channel.destroy();
     expect(launches).toBe(2);
-    letGo();
+    release();
     await proxy.close();
   });
 
@@ -205,7 +205,7 @@ describe('the egress proxy', () => {
     const honest = new LocalProxy();
     const chain = await InProcessEgress.open([place], {
       proxy: {
-        hold: () => honest.hold(),
+        acquireLease: () => honest.acquireLease(),
         openClient: (session) => honest.openClient(session),
         openCredential: () => honest.openCredential(),
         openExchange: (...of) => honest.openExchange(...of),
@@ -245,11 +245,11 @@ describe('the egress proxy', () => {
   test('rests when no sandbox needs it, and is there again for the next', async () => {
     const children = new ChildProxies();
     const proxy = new ProxyProcess({ launch: children.launch, log: silent, restMs: 1 });
-    const letGo = proxy.hold();
+    const release = proxy.acquireLease();
     (await proxy.openClient('ses-1')).channel.destroy();
-    letGo();
+    release();
     await expect.poll(() => children.latest.signalCode, PATIENT).toBe('SIGKILL');
-    const again = proxy.hold();
+    const again = proxy.acquireLease();
     (await proxy.openClient('ses-1')).channel.destroy();
     expect(children.started).toHaveLength(2);
     again();
@@ -277,7 +277,7 @@ describe('a proxy that was taken over', () => {
     const honest = new LocalProxy();
     const chain = await InProcessEgress.open([here()], {
       proxy: {
-        hold: () => honest.hold(),
+        acquireLease: () => honest.acquireLease(),
         openServer: (id) => honest.openServer(id),
         openCredential: () => honest.openCredential(),
         openExchange: (...of) => honest.openExchange(...of),

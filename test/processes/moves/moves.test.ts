@@ -99,7 +99,7 @@ async function bytesOf(source: MovingHome, move: string): Promise<Buffer> {
   }
 }
 
-type Request = Parameters<Arrivals['look']>[0];
+type Request = Parameters<Arrivals['status']>[0];
 
 async function bring(target: MovingHome, request: Request, file: Buffer): Promise<string> {
   const bundle = await target.arrivals.begin({ ...request, from: 'near' }, OWNER);
@@ -112,7 +112,7 @@ async function arrived() {
   const [source, target] = [movingHome(), movingHome()];
   const { id, move, request } = await begun(source, target);
   const there = await bring(target, request, await bytesOf(source, move));
-  const { acceptance } = target.arrivals.look(request);
+  const { acceptance } = target.arrivals.status(request);
   if (acceptance === null) throw new Error('what has arrived is accepted');
   return { source, target, id, there, move, request, acceptance };
 }
@@ -188,7 +188,7 @@ test('what was given up stays held at the target until it is deleted', async () 
   expect(isHeld(source, id)).toBe(false);
   expect(target.gate.stateOf(there)?.state).toBe('arriving');
   // Nobody is told to let go of it, and a source that signs both steps brings nothing to life.
-  expect(target.arrivals.look(request).acceptance).toBeNull();
+  expect(target.arrivals.status(request).acceptance).toBeNull();
   const receipt = signStep({ ...accepted, step: 'receipt' }, source.key());
   await expect(target.arrivals.activate(move, receipt)).rejects.toMatchObject({ code: 'conflict' });
   target.work.deletionFails = false;
@@ -235,7 +235,7 @@ test('a replaced key of the target keeps nobody from what was let go of', async 
   await source.departures.release(move, acceptance);
   rmSync(target.home.hostKey);
   const { receipt } = await source.departures.begin(id, place(target));
-  expect(target.arrivals.look(request).state).toBe('arriving');
+  expect(target.arrivals.status(request).state).toBe('arriving');
   await target.arrivals.activate(move, signed(receipt));
   expect(isHeld(target, there)).toBe(false);
 });
@@ -298,7 +298,7 @@ test('the bytes of a move go on over another connection, at both homes', async (
   await target.bundles.append(arriving, second, read.bytes.subarray(half));
   expect(read.end).toBe(true);
   const { sessionId } = await target.bundles.commit(arriving, second, undefined);
-  expect(target.arrivals.look(request)).toMatchObject({ state: 'arriving', session: { id: sessionId } });
+  expect(target.arrivals.status(request)).toMatchObject({ state: 'arriving', session: { id: sessionId } });
   await expect(target.bundles.resume(arriving, second)).rejects.toMatchObject({ code: 'interrupted' });
 });
 
@@ -397,7 +397,7 @@ describe('a hostile home or client', () => {
       offer: signStep({ ...offered, from: { ...offered.from, home: hostile.home.id } }, hostile.key()),
       publicKey: hostile.key().publicKey,
     };
-    expect(() => target.arrivals.look(forged)).toThrow('not valid');
+    expect(() => target.arrivals.status(forged)).toThrow('not valid');
     expect(isHeld(target, there)).toBe(true);
   });
 });

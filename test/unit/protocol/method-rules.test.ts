@@ -65,7 +65,7 @@ const READING: readonly MethodName[] = [
   'review/blame',
   'review/comments',
   'move/identity',
-  'move/look',
+  'move/status',
 ];
 
 /** Methods that change something and leave the same state when the same parameters are sent again, and why. */

@@ -45,7 +45,7 @@ function machines(source: Answers, target: Answers = {}) {
     }),
     target: hostWith('far', {
       'profile/list': { profiles: [{ name: 'scratch' }, { name: 'prod' }] },
-      'move/look': { state: 'arriving', session: null, acceptance: 'acceptance', activation: null },
+      'move/status': { state: 'arriving', session: null, acceptance: 'acceptance', activation: null },
       'move/activate': { state: 'active', session: null, acceptance: null, activation: 'activation' },
       ...target,
     }),
@@ -91,8 +91,8 @@ test('profile and name are those of the person, whatever the source answers', as
   const released = { ...BEGUN, profile: 'prod', name: 'default', state: 'released', receipt: 'receipt' };
   const both = machines({ 'move/begin': released, 'move/finish': released });
   await moved(both, { session: SESSION, profile: 'scratch', name: 'other' });
-  const look = both.target.calls.find(({ method }) => method === 'move/look');
-  expect(look?.params).toMatchObject({ profile: 'scratch', name: 'other' });
+  const status = both.target.calls.find(({ method }) => method === 'move/status');
+  expect(status?.params).toMatchObject({ profile: 'scratch', name: 'other' });
 });
 
 test('a repeated move deletes what is left at the source, although it had ended', async () => {
@@ -120,7 +120,7 @@ test.each([
 test('a session that cannot be exported is given back', async () => {
   const unknown = { state: 'unknown', session: null, acceptance: null, activation: null };
   const tooLong = new HoldfastError('not_supported', 'its history is too long');
-  const both = machines({ 'move/export': tooLong }, { 'move/look': unknown });
+  const both = machines({ 'move/export': tooLong }, { 'move/status': unknown });
   await expect(moved(both, { session: 'mine' })).rejects.toMatchObject({ code: 'not_supported' });
   expect(both.source.asked()).toContain('move/abort');
 });

@@ -11,7 +11,7 @@ function originsOf(versions: readonly (readonly string[])[]): number[] {
   const last = versions.at(-1) ?? [];
   const origins = new LineOrigins<number>(last.length);
   for (let at = versions.length - 1; at > 0; at -= 1)
-    origins.goBack(lineChanges(text(versions[at - 1] ?? []), text(versions[at] ?? []), LIMITS), at);
+    origins.stepBack(lineChanges(text(versions[at - 1] ?? []), text(versions[at] ?? []), LIMITS), at);
   origins.finish(-1);
   return origins
     .ranges()
@@ -36,7 +36,7 @@ test('each line has the version that brought it', () => {
 test('neighbours with one origin are one range, and what is not known yet is none', () => {
   const origins = new LineOrigins<string>(5);
   expect([origins.open, origins.ranges()]).toEqual([5, []]);
-  origins.goBack([{ beforeStart: 1, beforeEnd: 1, afterStart: 1, afterEnd: 3 }], 'second');
+  origins.stepBack([{ beforeStart: 1, beforeEnd: 1, afterStart: 1, afterEnd: 3 }], 'second');
   expect([origins.open, origins.ranges()]).toEqual([3, [{ start: 1, end: 3, origin: 'second' }]]);
   origins.finish('first');
   expect(origins.ranges()).toEqual([
@@ -44,7 +44,7 @@ test('neighbours with one origin are one range, and what is not known yet is non
     { start: 1, end: 3, origin: 'second' },
     { start: 3, end: 5, origin: 'first' },
   ]);
-  origins.goBack([{ beforeStart: 0, beforeEnd: 0, afterStart: 0, afterEnd: 5 }], 'too late');
+  origins.stepBack([{ beforeStart: 0, beforeEnd: 0, afterStart: 0, afterEnd: 5 }], 'too late');
   expect(origins.ranges()).toHaveLength(3);
 });
 
@@ -85,7 +85,7 @@ test('random histories agree with lines that remember who wrote them', () => {
       lines = after;
     }
     const origins = new LineOrigins<number>(lines.length);
-    for (const [by, changes] of [...steps.entries()].reverse()) origins.goBack(changes, by);
+    for (const [by, changes] of [...steps.entries()].reverse()) origins.stepBack(changes, by);
     origins.finish(-1);
     const found = origins
       .ranges()
