@@ -161,7 +161,7 @@ class RunningExec {
       () => io.stdin.setRawMode?.(false),
       io.onSignal('SIGWINCH', () => {
         if (this.#exec !== undefined)
-          this.#tell('exec/resize', { exec: this.#exec, ...this.#terminalSize() });
+          this.#notify('exec/resize', { exec: this.#exec, ...this.#terminalSize() });
       }),
     );
   }
@@ -205,11 +205,11 @@ class RunningExec {
   }
 
   #kill(signal: 'INT' | 'KILL'): void {
-    if (this.#exec !== undefined) this.#tell('exec/kill', { exec: this.#exec, signal });
+    if (this.#exec !== undefined) this.#notify('exec/kill', { exec: this.#exec, signal });
   }
 
   /** Calls a method without waiting. Ignores the error if the process has exited meanwhile. */
-  #tell<M extends 'exec/kill' | 'exec/resize'>(method: M, params: Params<M>): void {
+  #notify<M extends 'exec/kill' | 'exec/resize'>(method: M, params: Params<M>): void {
     this.#peer.call(method, params).catch((error: unknown) => {
       const late =
         error instanceof HoldfastError &&

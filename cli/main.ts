@@ -59,16 +59,16 @@ async function runAction(
       }),
   });
   const left = context.exitRequested.then((code) => ({ code, left: true }));
-  const readerGone = new Promise<never>((_resolve, reject) => context.stdout.onFailure(reject));
+  const readerClosed = new Promise<never>((_resolve, reject) => context.stdout.onFailure(reject));
   // The race below handles the rejection. This handler only prevents an unhandled one.
-  readerGone.catch(() => undefined);
+  readerClosed.catch(() => undefined);
   let flush = true;
   try {
     const done = act(context).then(async (code) => {
       await context.endPager();
       return { code: code ?? EXIT.done, left: false };
     });
-    const outcome = await Promise.race([done, left, readerGone]);
+    const outcome = await Promise.race([done, left, readerClosed]);
     flush = !outcome.left;
     return outcome.code;
   } catch (error) {

@@ -185,9 +185,9 @@ export const HOME_REQUESTS = {
 } as const satisfies RequestMap;
 export type HomeRequests = typeof HOME_REQUESTS;
 
-export type LastWords = z.infer<HomeRequests['words']['result']>;
+export type LastMessage = z.infer<HomeRequests['words']['result']>;
 /** Those without the questions, which are read beside them. */
-export type SaidLast = Omit<LastWords, 'questions' | 'moreQuestions'>;
+export type MessageSummary = Omit<LastMessage, 'questions' | 'moreQuestions'>;
 export type HomeHandlers = HandlersOf<HomeRequests>;
 export type HomeListeners = ListenersOf<ToHome>;
 

@@ -36,7 +36,7 @@ export function registerPolicy(registry: Registry): void {
   });
   registry.setAction(show, async (context, _options, session: string) => {
     const { policy } = await context.call('policy/show', { session });
-    await tell(context, policy);
+    await printPolicy(context, policy);
     for (const { host, effect, tcp } of policy.rules) {
       const pattern = parseHostPattern(host);
       const shared = effect === 'deny' || tcp || 'refused' in pattern ? null : explainSharedFront(pattern);
@@ -76,7 +76,7 @@ export function registerPolicy(registry: Registry): void {
         ...(options.ech === true ? { ech: 'allow' as const } : {}),
       };
       const { policy } = await context.call(`policy/${effect}`, params);
-      await tell(context, policy);
+      await printPolicy(context, policy);
       const pattern = parseHostPattern(params.host);
       const wide = effect === 'deny' || 'refused' in pattern ? null : explainWideWildcard(pattern);
       if (wide !== null) await context.printNote(`warning: the rule ${params.host} is wide: ${wide}`);
@@ -104,7 +104,7 @@ function shownEffect({ effect, quiet, tcp, ech }: PolicyRule): string {
   return ech ? `${effect}, with ECH` : effect;
 }
 
-async function tell(context: Context, policy: Policy): Promise<void> {
+async function printPolicy(context: Context, policy: Policy): Promise<void> {
   if (context.json) {
     await context.printJson(policy);
     return;

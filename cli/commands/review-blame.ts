@@ -35,8 +35,8 @@ export function registerReviewBlame(registry: Registry, review: Command): void {
         });
       }
       if (context.json) {
-        const { nextLine: _all, ...told } = blame;
-        await context.printJson(told);
+        const { nextLine: _all, ...printed } = blame;
+        await context.printJson(printed);
         return undefined;
       }
       const view = { style: context.style, now: Date.now() };

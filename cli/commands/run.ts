@@ -70,8 +70,8 @@ export function registerRun(registry: Registry): void {
     const files = await readAttachments(context, options.attach ?? []);
     const where = await sessionOfRun(context, profile, options.session);
     const turn = { kind, input, where, timeoutMs, wait };
-    if (files.length > 0) return takeTurnWithFiles(context, profile, files, keep, turn);
-    return keep === undefined ? takeTurn(context, turn) : takeKeptTurn(context, profile, keep, turn);
+    if (files.length > 0) return runTurnWithFiles(context, profile, files, keep, turn);
+    return keep === undefined ? runTurn(context, turn) : runTurnForArtifact(context, profile, keep, turn);
   });
 
   const prompt = registry
@@ -101,7 +101,7 @@ export function registerRun(registry: Registry): void {
         validateInput(input, kind, `holdfast prompt ${quoteForShell(reference)}`);
         const attachments = await attach(context, session.id, paths);
         const { timeout: timeoutMs, wait } = options;
-        return takeTurn(context, { kind, input, attachments, where, timeoutMs, wait });
+        return runTurn(context, { kind, input, attachments, where, timeoutMs, wait });
       };
       if (operand !== undefined) return take(await readInput(context.io, operand));
       if (paths.length > 0) {
@@ -174,7 +174,7 @@ async function ensureSession(context: Context, profile: string, where: Where): P
  * A turn that brings files along, which are uploaded to its session before it. An ephemeral profile gets a session for it, which is
  * deleted with the end of the turn; should this program die, it expires as others of the profile do.
  */
-async function takeTurnWithFiles(
+async function runTurnWithFiles(
   context: Context,
   profile: string,
   files: readonly LocalAttachment[],
@@ -199,15 +199,15 @@ async function takeTurnWithFiles(
     const turn = { ...options, where: { session }, attachments };
     isRunning = true;
     if (keep === undefined) {
-      const code = await takeTurn(context, turn);
+      const code = await runTurn(context, turn);
       isRunning = false;
       return code;
     }
-    const taken = await takeTurnKeeping(context, keep, turn);
+    const ended = await runTurnAndPromote(context, keep, turn);
     isRunning = false;
-    isWanted = !taken.isKept;
+    isWanted = !ended.isKept;
     if (isOwn && isWanted) await noteStays(context, session);
-    return taken.code;
+    return ended.code;
   } finally {
     if (isOwn && !isWanted && !isRunning) await deleteOwn(context, session);
   }
@@ -226,7 +226,7 @@ async function deleteOwn(context: Context, session: string): Promise<void> {
  * A turn whose results are kept. The session that an ephemeral profile gets for one turn would be gone with them, so it gets another,
  * which is deleted when they are kept; should they not be, or this program die, it stays.
  */
-async function takeKeptTurn(
+async function runTurnForArtifact(
   context: Context,
   profile: string,
   paths: readonly string[],
@@ -234,13 +234,13 @@ async function takeKeptTurn(
 ): Promise<number | undefined> {
   const own = (await isPassing(context, profile, options.where)) ? await createOwn(context, profile) : null;
   const where = own === null ? options.where : { session: own };
-  const { code, isKept } = await takeTurnKeeping(context, paths, { ...options, where });
+  const { code, isKept } = await runTurnAndPromote(context, paths, { ...options, where });
   if (own !== null && isKept) await context.call('session/delete', { session: own, force: true });
   else if (own !== null) await noteStays(context, own);
   return code;
 }
 
-async function takeTurnKeeping(
+async function runTurnAndPromote(
   context: Context,
   paths: readonly string[],
   options: TurnOptions,
@@ -257,7 +257,7 @@ async function takeTurnKeeping(
       return { artifact: null };
     }
   };
-  const code = await takeTurn(context, { ...options, onEnded });
+  const code = await runTurn(context, { ...options, onEnded });
   const isKept = kept.length > 0;
   return { code: isKept || (code !== undefined && code !== EXIT.done) ? code : EXIT.failed, isKept };
 }
@@ -278,7 +278,7 @@ interface TurnOptions {
   readonly onEnded?: (turn: Turn) => Promise<Readonly<Record<string, unknown>>>;
 }
 
-async function takeTurn(context: Context, options: TurnOptions): Promise<number | undefined> {
+async function runTurn(context: Context, options: TurnOptions): Promise<number | undefined> {
   const interrupts = new TurnInterrupts(context);
   try {
     const { turn, session } = await startTurn(context, options);

@@ -56,7 +56,7 @@ export function registerSecrets(registry: Registry): void {
   registry.setAction(list, async (context) => {
     const { secrets } = await context.call('secret/list', {});
     if (context.json) await context.printJson({ secrets });
-    else await tell(context, secrets);
+    else await printSecrets(context, secrets);
     return undefined;
   });
 
@@ -142,7 +142,7 @@ async function readValue(context: Context, name: string): Promise<Buffer> {
   return value.subarray(0, end);
 }
 
-async function tell(context: Context, secrets: readonly Secret[]): Promise<void> {
+async function printSecrets(context: Context, secrets: readonly Secret[]): Promise<void> {
   if (secrets.length === 0) {
     await context.print('There are no secrets.');
     return;

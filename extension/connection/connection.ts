@@ -197,7 +197,7 @@ export class Connection implements Disposable {
     return this.local;
   }
 
-  /** The list is read anew each time: the command line changes it as well. */
+  /** The list is read again each time: the command line changes it as well. */
   #readList(): void {
     // First, because the reader is in the second bundle, and most machines have no list.
     if (!existsSync(join(this.#options.home, 'hosts.json')) && this.#hosts.size === 1) return;

@@ -1,7 +1,7 @@
 import type { FileStat, WriteResult } from '../../protocol/files.ts';
 
 const MAX_FILES = 1_000;
-/** VS Code looks at a file a few milliseconds after our own request for it. A look that comes later asks anew. */
+/** VS Code looks at a file a few milliseconds after our own request for it. A stat that comes later is a new request. */
 const RECENT_MS = 1_000;
 /** A write of ours is reported as a change, by each watch of it, a moment after it was acknowledged. */
 const ECHO_MS = 2_000;

@@ -10,7 +10,7 @@ import type {
   HomeHost,
   HomeRequests,
   HomeState,
-  LastWords,
+  LastMessage,
   Start,
   ToHome,
 } from '../../webview/home-messages.ts';
@@ -29,7 +29,7 @@ import type { UnreadTurns } from '../sessions/unread-turns.ts';
 import { answer } from '../inbox/answer-permission.ts';
 import { FirstFiles } from './first-files.ts';
 import { homeSessions } from './home-sessions.ts';
-import { lastWords } from './last-words.ts';
+import { lastMessage } from './last-message.ts';
 import { questionsOf } from './questions.ts';
 
 /** Changes that come together are sent together. */
@@ -252,13 +252,13 @@ export class HomePage implements Disposable {
     },
   };
 
-  async #wordsOf(session: string): Promise<LastWords> {
+  async #wordsOf(session: string): Promise<LastMessage> {
     const host = this.#options.connection.of(session);
     const [{ items }, asked] = await Promise.all([
       host.call('conversation/read', { session, limit: LAST_ITEMS }),
       questionsOf(host, session),
     ]);
-    return { ...lastWords(items), ...asked };
+    return { ...lastMessage(items), ...asked };
   }
 
   async #start(from: Start, prompt: string, files: readonly HomeFile[]): Promise<{ session: string | null }> {

@@ -55,7 +55,7 @@ export async function askAndAnswer(
       elsewhere.token,
     );
     if (elsewhere.token.isCancellationRequested) {
-      tellAnswered(permissionTitle(permission), 'it was answered elsewhere, or its turn has ended');
+      showAnswered(permissionTitle(permission), 'it was answered elsewhere, or its turn has ended');
       return undefined;
     }
     if (picked === undefined) return undefined;
@@ -85,7 +85,7 @@ export async function answer(
     if (!isTooLate(error)) throw error;
     const { title, kind } = asked;
     const what = title === undefined || kind === undefined ? asked.id : permissionTitle({ title, kind });
-    tellAnswered(what, error.why ?? error.message);
+    showAnswered(what, error.why ?? error.message);
     return undefined;
   }
 }
@@ -95,7 +95,7 @@ function isTooLate(error: unknown): error is HoldfastError {
   return error instanceof HoldfastError && (error.code === 'conflict' || error.code === 'not_found');
 }
 
-function tellAnswered(title: string, why: string): void {
+function showAnswered(title: string, why: string): void {
   void window.showInformationMessage(
     `No answer is needed any more to “${sanitize(title)}”: ${sanitize(why, MAX_REASON)}.`,
   );

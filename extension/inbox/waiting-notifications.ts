@@ -30,7 +30,7 @@ export class WaitingNotifications implements Disposable {
     this.#options = options;
     this.#changes = new WaitingChanges((session) => options.connection.of(session).name);
     this.#listener = options.sessions.onDidChange((all) => {
-      for (const session of this.#changes.update(all, Date.now())) void this.#tell(session);
+      for (const session of this.#changes.update(all, Date.now())) void this.#notify(session);
     });
   }
 
@@ -39,7 +39,7 @@ export class WaitingNotifications implements Disposable {
   }
 
   /** Never rejects. */
-  async #tell(session: Session): Promise<void> {
+  async #notify(session: Session): Promise<void> {
     const what = await this.#asked(session);
     // Answered at once, or read by the person meanwhile.
     if (what === null || this.#options.isPageVisible(session.id)) return;

@@ -9,7 +9,7 @@ import type { ConversationPage, LiveChunk } from '../../webview/messages.ts';
 const RETRY_MS = 2_000;
 /** Items of the end of the conversation that a page begins with. */
 const PAGE = 100;
-/** A page that is further behind gets the end of the conversation anew. */
+/** A page that is further behind gets the end of the conversation again. */
 const MAX_WAITING_ITEMS = 1_000;
 const MAX_WAITING_CHARACTERS = 2 * 2 ** 20;
 

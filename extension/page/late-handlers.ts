@@ -14,7 +14,7 @@ import { formatCaveats, formatTotals } from '../snapshots/format.ts';
 import { readManifest, readRecord, readVerified } from './session-record.ts';
 
 /** How often a search goes on where it has found nothing yet. */
-const MAX_LOOKS = 50;
+const MAX_REQUESTS = 50;
 
 /** Answers what the late views of a session's page ask. */
 export function lateHandlers(connection: Connection, session: string): LateRequestHandlers {
@@ -63,8 +63,8 @@ export function lateHandlers(connection: Connection, session: string): LateReque
       const results: FoundItem[] = [];
       let next: string | null = cursor ?? null;
       let complete = true;
-      // One look may find nothing; the page waits for a match or the end, as long as it is not too long.
-      for (let looks = 0; looks < MAX_LOOKS; looks += 1) {
+      // One request may find nothing; the page waits for a match or the end, as long as it is not too long.
+      for (let requests = 0; requests < MAX_REQUESTS; requests += 1) {
         const page: Result<'session/search'> = await connection.call('session/search', {
           ...{ text, session, limit: SEARCH_PAGE - results.length },
           ...(next === null ? {} : { cursor: next }),

@@ -60,7 +60,7 @@ export class ManifestCommands implements TextDocumentContentProvider, Disposable
     if (uri !== undefined) await this.#open(uri);
   }
 
-  /** What is open already is made anew. */
+  /** A document that is open is written again. */
   async #open(uri: Uri): Promise<void> {
     const wasOpen = workspace.textDocuments.some((document) => document.uri.toString() === uri.toString());
     if (wasOpen) this.#changed.fire(uri);

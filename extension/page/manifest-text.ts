@@ -4,7 +4,7 @@ import { unprovenBy, verifyManifest } from '../../protocol/manifest-verification
 import { formatOpenPorts } from '../../protocol/open-ports.ts';
 import { formatCount } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
-import { manifestFacts } from './manifest-words.ts';
+import { manifestFacts } from './manifest-facts.ts';
 
 const LABEL_WIDTH = 18;
 const MAX_CHECKS = 10;

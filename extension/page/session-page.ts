@@ -40,7 +40,7 @@ export interface SessionPageOptions {
 
 /**
  * One open page: answers what it asks, and sends it the state of the session and its conversation. A page that nobody
- * sees gets nothing; VS Code keeps no document for it, and it begins anew when it is shown.
+ * sees gets nothing; VS Code keeps no document for it, and it starts over when it is shown.
  */
 export class SessionPage implements Disposable {
   readonly #options: SessionPageOptions;

@@ -4,7 +4,7 @@ import { readUnverified, verifyManifest } from '../../protocol/manifest-verifica
 import type { Connection } from '../connection/connection.ts';
 import { MAX_RECORD_ROWS } from '../../webview/late-messages.ts';
 import type { SessionManifest, SessionRecord } from '../../webview/late-messages.ts';
-import { manifestFacts } from './manifest-words.ts';
+import { manifestFacts } from './manifest-facts.ts';
 
 /** A manifest of the session as it is now, or the one that is kept with this id. */
 export async function readManifest(

@@ -12,7 +12,7 @@ import type { Host } from '../base/host-list.ts';
 import { sshArguments, sshEnvironment } from '../ssh/ssh-command.ts';
 import { sshFailure, unansweredFailure } from '../ssh/ssh-failure.ts';
 
-const MAX_SAID = 16 * 1024;
+const MAX_ERROR_CHARACTERS = 16 * 1024;
 
 export interface SshConnectionOptions {
   readonly host: Host;
@@ -49,8 +49,10 @@ export async function connectBySsh(options: SshConnectionOptions): Promise<SshCo
     stdio: ['pipe', 'pipe', 'pipe'],
     env: sshEnvironment(options.environment, { program: options.askpass, environment: {} }),
   });
-  let said = '';
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-MAX_SAID)));
+  let errorOutput = '';
+  child.stderr
+    .setEncoding('utf8')
+    .on('data', (text: string) => (errorOutput = (errorOutput + text).slice(-MAX_ERROR_CHARACTERS)));
   let exit = 'ended';
   const ended = new Promise<Error | undefined>((resolve) => {
     child.once('error', resolve);
@@ -80,7 +82,7 @@ export async function connectBySsh(options: SshConnectionOptions): Promise<SshCo
       if (failure !== undefined) throw noSsh(ssh, failure);
       const unanswered = unansweredFailure(host, options.signal);
       if (unanswered !== undefined) throw unanswered;
-      if (!prepared.heard && prepared.skipped === '') throw sshFailure(host, said, exit);
+      if (!prepared.heard && prepared.skipped === '') throw sshFailure(host, errorOutput, exit);
       if (prepared.heard)
         throw new HoldfastError('connection_closed', `The connection to ${host.name} ended`, {
           why: `ssh ${exit} while our script ran there`,

@@ -15,7 +15,7 @@ export interface FarEndOptions {
   readonly program: string;
 }
 
-const MAX_SAID = 4000;
+const MAX_ERROR_CHARACTERS = 4000;
 
 /** What `connect --streams` does on the other machine: every stream reaches the supervisor, or our images. */
 export async function serveFarEnd(stream: Duplex, { home, command, program }: FarEndOptions): Promise<void> {
@@ -39,9 +39,9 @@ function imageTool(program: string, args: readonly string[]): FarService {
         cwd: '/',
         stdio: ['pipe', 'pipe', 'pipe'],
       });
-      let said = '';
+      let errorOutput = '';
       child.stderr.setEncoding('utf8').on('data', (text: string) => {
-        said = (said + text).slice(-MAX_SAID);
+        errorOutput = (errorOutput + text).slice(-MAX_ERROR_CHARACTERS);
       });
       incoming.once('close', () => child.kill('SIGTERM'));
       const exit = new Promise<number | null>((resolve, reject) => {
@@ -52,7 +52,7 @@ function imageTool(program: string, args: readonly string[]): FarService {
       for await (const chunk of child.stdout) incoming.write(chunk);
       const code = await exit;
       // The last line says how it went: an answer that began can have no status of its own.
-      incoming.end(`\n${JSON.stringify({ code, said: code === 0 ? '' : said })}\n`);
+      incoming.end(`\n${JSON.stringify({ code, errorOutput: code === 0 ? '' : errorOutput })}\n`);
     },
   });
 }

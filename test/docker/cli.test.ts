@@ -382,7 +382,7 @@ describe('what scripts rely on', () => {
     expect(await home.runOk(['exec', 'forgetful', '--', 'cat', 'file'])).toBe('old\n');
   });
 
-  test('resuming an ephemeral session from memory begins anew, and a fork has the files from before', async () => {
+  test('resuming an ephemeral session from memory starts over, and a fork has the files from before', async () => {
     const brief = await writeProject(home.projects, shellProject('brief', 'persistence: ephemeral\n'));
     await home.runOk(['deploy', brief]);
     await home.runOk(['session', 'create', 'brief', '--name', 'short']);

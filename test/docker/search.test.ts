@@ -186,7 +186,7 @@ for n in range(3000):
     await expect.poll(running).toBe(0);
   });
 
-  test('while the agent swaps folders for links to what only the sidecar sees, nothing of that is told', async () => {
+  test('while the agent swaps folders for links to what only the sidecar sees, nothing of that is reported', async () => {
     writeFileSync(pair.path('control/secret'), 'canary needle\n', { mode: 0o666 });
     await sh(`mkdir -p s/d && echo 'inside needle' > s/d/secret && ln -s /ctl s/l`);
     const attack = pair.runInAgent([

@@ -128,7 +128,7 @@ test('a permission is answered on the page, and the agent goes on', () =>
     await person.screenshot('session-page-answered-dark');
   }));
 
-test('a session that waits is told once, counted, and answered without its page', () =>
+test('a session that waits is notified once, counted, and answered without its page', () =>
   person.screenshotOnFailure('session-page-inbox', async () => {
     const inbox = person.page.locator('.sidebar .monaco-list-row .label-name');
     const groups = async (): Promise<string[]> => (await inbox.allTextContents()).map((one) => one.trim());

@@ -9,7 +9,7 @@ import type {
   HomeRequests,
   HomeSession,
   HomeState,
-  LastWords,
+  LastMessage,
   Need,
   SavedHome,
 } from '../home-messages.ts';
@@ -23,7 +23,7 @@ interface Words {
   /** The `seq` of the session that they belong to. */
   readonly seq: number;
   /** Null until they are read. */
-  readonly value: LastWords | null;
+  readonly value: LastMessage | null;
 }
 
 /** What the home page shows, and what it asks of the extension. Components draw it and call it. */
@@ -78,7 +78,7 @@ export class HomeModel extends RedrawnModel {
   }
 
   /** As last read; undefined where that has not happened. */
-  wordsOf({ id }: HomeSession): LastWords | undefined {
+  wordsOf({ id }: HomeSession): LastMessage | undefined {
     return this.#words.get(id)?.value ?? undefined;
   }
 

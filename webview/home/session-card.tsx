@@ -1,6 +1,6 @@
 import { useEffect, useRef } from 'preact/hooks';
 import { formatBytes, formatCount, formatTime, plain } from '../format.ts';
-import type { HomeSession, LastWords, SessionCommand } from '../home-messages.ts';
+import type { HomeSession, LastMessage, SessionCommand } from '../home-messages.ts';
 import { Icon } from '../view/icon.tsx';
 import type { HomeModel } from './home-model.ts';
 import { Questions } from './questions.tsx';
@@ -127,7 +127,7 @@ function run(model: HomeModel, { id }: HomeSession, command: SessionCommand): vo
   void model.ask('sessionCommand', { command, session: id });
 }
 
-function statusOf({ reason, status }: HomeSession, words: LastWords | undefined): string {
+function statusOf({ reason, status }: HomeSession, words: LastMessage | undefined): string {
   if (reason === 'asks') return 'asks for permission';
   if (reason === 'ended') return words?.isFailure === true ? 'failed' : 'finished';
   return status;
@@ -135,7 +135,7 @@ function statusOf({ reason, status }: HomeSession, words: LastWords | undefined)
 
 function iconOf(
   { need, reason }: HomeSession,
-  words: LastWords | undefined,
+  words: LastMessage | undefined,
 ): { name: string; spin?: boolean } {
   if (reason === 'asks') return { name: 'bell-dot' };
   if (reason === 'ended') return { name: words?.isFailure === true ? 'error' : 'pass' };

@@ -6,7 +6,7 @@ import type { LateModel } from './late-model.ts';
 import { RestorePreview } from './restore-preview.tsx';
 import type { SnapshotList } from './snapshot-list.ts';
 import { ORIGIN } from '../../protocol/snapshot-tree.ts';
-import { namedWithTime, titleOf } from './snapshot-words.ts';
+import { namedWithTime, titleOf } from './snapshot-labels.ts';
 
 /** Snapshots that one can be compared with, the newest ones. */
 const MAX_CHOICES = 1000;

@@ -7,7 +7,7 @@ import { NowDetails, SnapshotDetails } from './snapshot-details.tsx';
 import type { SnapshotList } from './snapshot-list.ts';
 import type { PageSnapshot } from '../late-messages.ts';
 import type { Entry, Restored } from '../../protocol/snapshot-tree.ts';
-import { factsOf, titleOf } from './snapshot-words.ts';
+import { factsOf, titleOf } from './snapshot-labels.ts';
 
 interface Props {
   readonly model: LateModel;

@@ -169,7 +169,7 @@ describe.each([
       );
     });
 
-    test('searching: what is told stands in the workspace, and nothing of the bait with the same names', async () => {
+    test('searching: every result is in the workspace, and nothing of the bait with the same names', async () => {
       const bait = fixture.pair.path('control/bait');
       mkdirSync(bait, { mode: 0o777 });
       for (let n = 0; n < 400; n += 1) {

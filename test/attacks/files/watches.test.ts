@@ -36,7 +36,7 @@ describe('watches while the agent turns against them', () => {
   const next = async (watch: string, on = files, waitMs = 500) =>
     (await on.call('files/watch-next', { watch, waitMs })).result;
 
-  test('folders that swap places with links to what only the sidecar sees: nothing of that is told', async () => {
+  test('folders that swap places with links to what only the sidecar sees: nothing of that is reported', async () => {
     const { watch } = await open();
     const attack = python(`
 import ctypes, os, time
@@ -201,7 +201,7 @@ while time.time() < end and not os.path.exists('/workspace/stop'): time.sleep(0.
     120_000,
   );
 
-  test(`node_modules of ${String(FILES)} files: neither inotify nor memory is used up, and what changes is told`, async () => {
+  test(`node_modules of ${String(FILES)} files: neither inotify nor memory is used up, and every change is reported`, async () => {
     const mine = await pairs.createPair();
     const on = await connectFiles(mine);
     const made = await mine.runInAgent([

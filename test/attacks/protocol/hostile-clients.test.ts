@@ -151,7 +151,7 @@ test('a client that floods with waits and cancels', async () => {
   expect(grewMiB).toBeLessThan(150);
 });
 
-test('more connections than there may be: those that are open go on, and there is room again afterwards', async () => {
+test('more connections than there may be: those that are open continue, and new ones are accepted afterwards', async () => {
   await under(async () => {
     for (let count = 0; count < 600; count++) await hostile();
   });

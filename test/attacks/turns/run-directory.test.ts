@@ -121,7 +121,7 @@ describe.concurrent('the files in which a turn tells its end', () => {
     }),
   );
 
-  test('an answer is still heard where the agent had put an empty file', () =>
+  test('an answer is received where the agent had put an empty file', () =>
     withHandler(async (python) => {
       const turn = await python('open(d + "/result", "w").close(); time.sleep(1); answer = "heard"');
       expect(turn).toMatchObject({ status: 'succeeded', output: 'heard' });

@@ -1,4 +1,4 @@
-import type { HomeSession, HomeState, LastWords } from '../../../webview/home-messages.ts';
+import type { HomeSession, HomeState, LastMessage } from '../../../webview/home-messages.ts';
 
 export const SESSION = 'ses-aaaaaaaaaaaaaaaa';
 export const LOCAL_HOST = { name: 'local', title: 'This Machine', state: 'connected', why: null } as const;
@@ -35,7 +35,7 @@ export function card(more: Partial<HomeSession> = {}): HomeSession {
   };
 }
 
-export function words(more: Partial<LastWords> = {}): LastWords {
+export function words(more: Partial<LastMessage> = {}): LastMessage {
   return {
     words: 'The parser keeps the last row now, and there is a test for it.',
     asks: null,

@@ -102,7 +102,7 @@ describe('the process that reads requests with a credential', () => {
     expect(served).toBe(2);
   });
 
-  test('that cannot be started is no way out: 503, and nothing reaches the server', async () => {
+  test('that cannot be started lets nothing out: 503, and nothing reaches the server', async () => {
     let served = 0;
     const proxy = new ProxyProcess({
       launch: () => Promise.reject(new Error('no')),
@@ -257,7 +257,7 @@ describe('one that was taken over', () => {
     expect(whole).toBe(0);
   });
 
-  test('is told no key, whatever it asks', async () => {
+  test('gets no key, whatever it asks', async () => {
     const { told } = await taken(
       (client, exchange) => {
         client.send(request);

@@ -106,7 +106,7 @@ describe('a request with a credential', () => {
     expect((JSON.parse(body) as Mirrored).url).toBe('/v1?a=1&key=THE-CREDENTIAL');
   });
 
-  test('without a secret is refused and told of; with one it works at once', async () => {
+  test('without a secret is refused and reported; with one it works at once', async () => {
     const { chain, request } = await opened();
     chain.secret.value = null;
     const refused = await request('/');
@@ -541,7 +541,7 @@ describe('the port', () => {
   });
 });
 
-test('a placeholder that is sent through the proxy is refused and told of', async () => {
+test('a placeholder that is sent through the proxy is refused and reported', async () => {
   const chain = await open();
   const target = `127.0.0.1:${chain.credential.port}`;
   const said = await chain.egress.sendRaw(

@@ -64,7 +64,7 @@ test('on a slow machine the last of many connections waits for its turn, and non
   expect([lost, refused()]).toEqual([0, 0]);
 });
 
-test('connections that nobody accepts are reset together, and told of', async () => {
+test('connections that nobody accepts are reset together, and reported', async () => {
   const { accept, dial, refused } = await listening({ acceptTimeoutMs: 300 });
   const clients = await Promise.all(Array.from({ length: 5 }, dial));
   const began = performance.now();

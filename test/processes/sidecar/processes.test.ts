@@ -241,7 +241,7 @@ describe.skipIf(BUSYBOX === null)('durable processes', () => {
     expect((await channel.status(id)).exitCode).toBe(127);
   });
 
-  test('processes that nobody removed make room, and running ones are limited', async () => {
+  test('ended processes that nobody removed are removed for new ones, and running ones are limited', async () => {
     const ended: string[] = [];
     for (let one = 0; one < PROCESS_LIMITS.processes + 2; one += 1) {
       const id = await start('exit 0');

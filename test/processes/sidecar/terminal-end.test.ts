@@ -78,7 +78,7 @@ async function toItsEnd(): Promise<{ text: string; exitCode: number | null }> {
   }
 }
 
-test('what a short program says is taken although it is over, and its words are late', async () => {
+test('the output of a short program is stored although it has ended, and the output is late', async () => {
   say('running');
   say('code', '127\n');
   terminal = met();

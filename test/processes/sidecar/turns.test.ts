@@ -316,7 +316,7 @@ describe.skipIf(BUSYBOX === null)(
       }
     });
 
-    test('folders of the run directory that were replaced are made anew', async () => {
+    test('folders of the run directory that were replaced are created again', async () => {
       await pair.replaceSidecar(async () => {
         await rm(pair.path('run/turns'), { recursive: true });
         await rm(pair.path('run/worker'), { recursive: true });
@@ -328,7 +328,7 @@ describe.skipIf(BUSYBOX === null)(
       expect(existsSync('/etc/launch')).toBe(false);
     });
 
-    test('a turn that was never taken is started when the runner comes back to its FIFO, and killing it before is its end', async () => {
+    test('a turn that was never picked up is started when the runner comes back to its FIFO, and killing it before is its end', async () => {
       await rm(pair.path('run/requests'));
       const launch = turnLaunch({ argv: ['echo', 'late'] });
       expect((await pair.client.launchTurn(launch, Buffer.alloc(0))).state).toBe('accepted');

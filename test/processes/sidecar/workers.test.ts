@@ -316,7 +316,7 @@ describe.skipIf(impossible).for(KINDS)(
       expect(countOf(handlerOutput(await ask({})))).toBe(2);
     });
 
-    test('a file that cannot be loaded is an error with its traceback, and the next turn loads it anew', async () => {
+    test('a file that cannot be loaded is an error with its traceback, and the next turn loads it again', async () => {
       const path = pair.path('agent', entry);
       await writeFile(path, kind === 'Python' ? 'import nowhere_to_be_found\n' : "import './nowhere.mjs';\n");
       const failed = await ask({});
@@ -332,7 +332,7 @@ describe.skipIf(impossible).for(KINDS)(
       expect(handlerOutput(await ask({}))).toBe('well');
     });
 
-    test('an image without the interpreter is told so', async () => {
+    test('an image without the interpreter is an error that says so', async () => {
       const { progress, result, stderr } = await runTurn(
         pair.client,
         { kind: 'handler', entry, env: { PATH: '/nonexistent' } },

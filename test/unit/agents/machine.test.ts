@@ -235,7 +235,7 @@ test('an agent that goes on beyond its budget is found; a cancelled turn ends th
   expect(machine.outcome?.status).toBe('cancelled');
 });
 
-test('a question about the budget goes with the process, and the next one is asked about anew', () => {
+test('a question about the budget goes with the process, and the next one is asked again', () => {
   const machine = givenPrompted(2 ** 30, {}, 'ask', { tokens: 5, cost: null });
   receive(machine, usage(6, 0));
   const [question] = machine.takeCommit().asked;

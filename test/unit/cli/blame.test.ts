@@ -35,7 +35,7 @@ test('each group of lines begins with what changed it; nothing in it moves the c
   ]);
 });
 
-test('a line is told with its turn and the snapshots around it', () => {
+test('a line is shown with its turn and the snapshots around it', () => {
   const place = { path: '/workspace/src/a.ts', start: 11, end: 12 };
   const [exact, person, unknown] = ORIGINS.map((one) => formatOrigin(place, one, view));
   expect(exact).toEqual([

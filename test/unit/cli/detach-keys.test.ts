@@ -190,7 +190,7 @@ describe('the keys that leave a terminal', () => {
     expect(passed).toBe(input.length);
   });
 
-  test('^C is told apart in every encoding', () => {
+  test('^C is recognized in every encoding', () => {
     const interrupts = (text: string): boolean =>
       new DetachKeyFilter(parseDetachKeys('none')).filter(Buffer.from(text)).interrupts;
     for (const key of ['\x03', '\x1b[99;5u', '\x1b[99;5:1u', '\x1b[27;5;99~', '\x1b[67;46;3;1;8;1_'])

@@ -86,7 +86,7 @@ test(`what is stored, what a reader was sent and what the events say are the sam
   expect(conversations.isComplete).toBe(false);
 });
 
-test('an event of a long conversation, and its queue, are not looked for in all of it', () => {
+test('an event of a long conversation, and its queue, are found without reading all of it', () => {
   const database = temporaryDatabase();
   const plan = (sql: string, value: string | number) =>
     database.all(`EXPLAIN QUERY PLAN ${sql}`, sessionId(0), value);

@@ -78,7 +78,7 @@ test('a reader gets what is stored, then what is being said, and never a text tw
   await reader.stop();
 });
 
-test('a reader that stands still keeps nothing waiting, and gets the rest in one piece', async () => {
+test('a reader that does not read delays nothing, and gets the rest in one piece', async () => {
   const { store, say, follow } = given();
   const gate = Promise.withResolvers<undefined>();
   const reader = follow(0, () => gate.promise);
@@ -97,7 +97,7 @@ test('a reader that stands still keeps nothing waiting, and gets the rest in one
   await reader.stop();
 });
 
-test('after a lost connection it goes on behind the last event that was taken', async () => {
+test('after a lost connection it continues after the last event that was read', async () => {
   const { store, follow, events } = given();
   store('one', 1);
   const first = follow();

@@ -42,7 +42,7 @@ test('a turn shows its prompt, its output chunks without separators, and how it 
   expect(all).toMatch(/^\n❯ say hello {3}· \d\d:\d\d:\d\d\nhello\n\n— Succeeded after 1\.2 s\n$/);
 });
 
-test('an edited prompt is shown anew', () => {
+test('an edited prompt is shown again', () => {
   const content = { sha256: '0'.repeat(64), bytes: 4, mediaType: 'text/plain; charset=utf-8' };
   const edited = { turnId, inputBytes: 7, preview: 'say bye', content };
   expect(text('turn.edited', edited)).toMatch(/^\n❯ say bye {3}· edited \d\d:\d\d:\d\d\n$/);

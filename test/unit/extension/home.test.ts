@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { Session } from '../../../protocol/entities.ts';
 import { homeSessions, needOf } from '../../../extension/home/home-sessions.ts';
 import { questionOf } from '../../../extension/home/questions.ts';
-import { lastWords } from '../../../extension/home/last-words.ts';
+import { lastMessage } from '../../../extension/home/last-message.ts';
 import type { Permission } from '../../../protocol/permissions.ts';
 import { HOME_REQUESTS, MAX_HOME_SESSIONS, TO_HOME } from '../../../webview/home-messages.ts';
 import { item, message, permission, prompt } from '../../editor/session-page/conversations.ts';
@@ -54,38 +54,38 @@ describe('what a session needs', () => {
 describe('the last words of a session', () => {
   test('are the newest answer, output or result, never a thought', () => {
     expect(
-      lastWords([
+      lastMessage([
         prompt(1, 'go'),
         message(2, 'first'),
         message(3, ' second \n'),
         message(4, 'hm', 'thought'),
       ]),
     ).toEqual({ words: 'second', asks: null, isFailure: false, changedFiles: null });
-    expect(lastWords([prompt(1, '{}'), ended(2, { text: '{"count":1}' })]).words).toBe('{"count":1}');
-    expect(lastWords([prompt(1, 'ls'), message(2, 'a\n', 'stdout'), ended(3, { text: 'null' })]).words).toBe(
-      'a',
-    );
+    expect(lastMessage([prompt(1, '{}'), ended(2, { text: '{"count":1}' })]).words).toBe('{"count":1}');
+    expect(
+      lastMessage([prompt(1, 'ls'), message(2, 'a\n', 'stdout'), ended(3, { text: 'null' })]).words,
+    ).toBe('a');
   });
 
   test('are those of the last turn alone', () => {
     const items = [prompt(1, 'go'), message(2, 'done'), ended(3), prompt(4, 'again')];
-    expect(lastWords(items).words).toBeNull();
-    expect(lastWords([]).words).toBeNull();
+    expect(lastMessage(items).words).toBeNull();
+    expect(lastMessage([]).words).toBeNull();
   });
 
   test('say how a turn failed, and what it asks until it is answered', () => {
     const error = { code: 'agent_failed', message: 'exit code 2', traceback: null };
     expect(
-      lastWords([prompt(1, 'go'), message(2, 'x'), ended(3, { status: 'failed', error })]),
+      lastMessage([prompt(1, 'go'), message(2, 'x'), ended(3, { status: 'failed', error })]),
     ).toMatchObject({
       words: 'exit code 2',
       isFailure: true,
     });
-    expect(lastWords([prompt(1, 'go'), permission(2)]).asks).toBe('npm install --save-dev fast-check');
+    expect(lastMessage([prompt(1, 'go'), permission(2)]).asks).toBe('npm install --save-dev fast-check');
     const answered = { ...permission(2), by: { kind: 'client', name: null } } as ReturnType<
       typeof permission
     >;
-    expect(lastWords([prompt(1, 'go'), answered]).asks).toBeNull();
+    expect(lastMessage([prompt(1, 'go'), answered]).asks).toBeNull();
   });
 
   test('count the files of a snapshot that was taken since, and not of the one before the turn', () => {
@@ -94,16 +94,16 @@ describe('the last words of a session', () => {
         ...{ mark: 'snapshot', snapshotId: 'snp-aaaaaaaaaaaaaaaa', label: null },
         ...{ reason, changedFiles },
       } as never);
-    expect(lastWords([prompt(1, 'go'), snapshot(2, 'before-turn', 7)]).changedFiles).toBeNull();
+    expect(lastMessage([prompt(1, 'go'), snapshot(2, 'before-turn', 7)]).changedFiles).toBeNull();
     expect(
-      lastWords([prompt(1, 'go'), snapshot(2, 'before-turn', 7), snapshot(3, 'before-review', 2)])
+      lastMessage([prompt(1, 'go'), snapshot(2, 'before-turn', 7), snapshot(3, 'before-review', 2)])
         .changedFiles,
     ).toBe(2);
   });
 
   test('have a bound, whatever an agent wrote', () => {
     for (const text of ['word '.repeat(10_000), 'x'.repeat(100_000), '\u{1F600}'.repeat(10_000)]) {
-      const found = lastWords([prompt(1, 'go'), message(2, text)]);
+      const found = lastMessage([prompt(1, 'go'), message(2, text)]);
       expect(HOME_REQUESTS.words.result.parse(found).words?.startsWith('…')).toBe(true);
     }
   });

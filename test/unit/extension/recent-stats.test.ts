@@ -28,7 +28,7 @@ function given() {
   return { clock, stats: new RecentStats(() => clock.ms) };
 }
 
-test('a save answers the look before its write and the one after it, once each', () => {
+test('a save answers the stat before its write and the one after it, once each', () => {
   const { stats } = given();
   stats.recordStat(KEY, file(), false);
   expect(stats.take(KEY)).toBeUndefined();
@@ -91,7 +91,7 @@ test('a change that is reported long after a write is not its own', () => {
   expect(stats.recordSaving(KEY)).toBe(false);
 });
 
-test('a change that is reported in between makes the next look ask', () => {
+test('a change that is reported in between makes the next stat a request', () => {
   const { stats } = given();
   stats.recordStat(KEY, file(), false);
   stats.recordWritten(KEY, WRITTEN);

@@ -68,7 +68,7 @@ describe('sessions that wait', () => {
   });
 });
 
-describe('a person is told about a session', () => {
+describe('a person is notified of a session', () => {
   test('once when it begins to wait, and again only after it waited no more', () => {
     const changes = new WaitingChanges(hostOf);
     expect(changes.update([one('a', 0), one('b', 0)], 0)).toEqual([]);

@@ -30,7 +30,7 @@ function directory(name = '.'): Directory {
 
 const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-test('those who come while a sync runs share the next one, and none is told before it', async () => {
+test('those who come while a sync runs share the next one, and none is answered before it', async () => {
   const { syncs, begun } = given();
   using at = directory();
   const done: string[] = [];

@@ -42,7 +42,7 @@ async function stored(store: MemoryStore, script: string): Promise<{ root: strin
   return { root, wanted: source.runScript(DESCRIBE) };
 }
 
-test('what was restored into an empty workspace is known: the next look reads no file of a folder, and asks nothing of the store', async () => {
+test('what was restored into an empty workspace is cached: the next scan reads no file of a folder, and asks nothing of the store', async () => {
   const store = new MemoryStore();
   const { root, wanted } = await stored(store, TREE);
   using fork = await LocalWorkspace.open(temporaryDirectory(), store);
@@ -113,7 +113,7 @@ test('folders that come back beside others are known, and asked of the store bef
   for (const [hash] of lost) expect(store.objects.has(hash)).toBe(true);
 });
 
-test('a tree that was just seen is not looked at again, and another one is', async () => {
+test('a tree that was just scanned is not scanned again, and another one is', async () => {
   const store = new MemoryStore();
   const calls = new Map<string, number>();
   using workspace = await LocalWorkspace.open(temporaryDirectory(), store, counting(calls));
@@ -134,7 +134,7 @@ test('a tree that was just seen is not looked at again, and another one is', asy
   expect(workspace.runScript(DESCRIBE)).toBe(wanted);
 });
 
-test('folders within folders are restored with few descriptors, however deep, and looked at no second time', async () => {
+test('folders within folders are restored with few descriptors, however deep, and scanned once', async () => {
   const store = new MemoryStore();
   const deep = `p=.; for i in {1..700}; do p=$p/d; done; mkdir -p $p; echo deep > $p/file; echo half > $(printf 'd/%.0s' {1..300})file`;
   const { root, wanted } = await stored(store, deep);

@@ -252,7 +252,7 @@ test('a scan during which something is written says that it is not of one moment
   expect(noticed).toBeGreaterThan(0);
 });
 
-test('what was written just before a scan is not taken for written meanwhile: no agent is frozen for it', async () => {
+test('what was written just before a scan does not count as written meanwhile: no agent is frozen for it', async () => {
   const { workspace, at } = await opened();
   let root: string | null = null;
   for (let round = 0; round < 20; round += 1) {
@@ -263,7 +263,7 @@ test('what was written just before a scan is not taken for written meanwhile: no
   }
 });
 
-test('what is written while a look cannot tell it from what was written before is in its tree, whatever was seen already', async () => {
+test('a write within the timestamp granularity of a scan is in its tree', async () => {
   const { workspace, store, at } = await opened();
   let act: (() => void) | null = null;
   const hooked = await LocalWorkspace.open(join(workspace.path, '..'), store, (system) => ({

@@ -151,7 +151,7 @@ require('node:fs').writeFileSync(${JSON.stringify(runs)}, '');`,
   expect(kept.objects.size).toBe(0);
 });
 
-test('what is read into the room of an outbox is what its store has, also what is there twice and what is large', async () => {
+test('what is read into an upload queue is what its store has, also duplicates and large files', async () => {
   for (const asks of [false, true]) {
     const kept = new MemoryStore();
     const outbox = new UploadQueue(kept.store(), asks, new Set());

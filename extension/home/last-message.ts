@@ -1,11 +1,11 @@
 import type { ConversationItem } from '../../protocol/conversation.ts';
 import { MAX_WORDS } from '../../webview/home-messages.ts';
-import type { SaidLast } from '../../webview/home-messages.ts';
+import type { MessageSummary } from '../../webview/home-messages.ts';
 
 const MAX_QUESTION = 300;
 
 /** What the end of a conversation says. `items`: oldest first. */
-export function lastWords(items: readonly ConversationItem[]): SaidLast {
+export function lastMessage(items: readonly ConversationItem[]): MessageSummary {
   const begin = items.findLastIndex(({ type }) => type === 'prompt');
   // Without its prompt all of the page belongs to the last turn.
   const turn = items.slice(begin + 1);

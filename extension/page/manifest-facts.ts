@@ -17,8 +17,8 @@ export function manifestFacts(manifest: Manifest): Fact[] {
     base === null
       ? null
       : { label: 'Began with', value: withIdentity(base.folder, base.commit ?? base.root, base.branch) },
-    { label: 'Turns', value: turnWords(turns) },
-    { label: 'Connections', value: connectionWords(egress) },
+    { label: 'Turns', value: formatTurns(turns) },
+    { label: 'Connections', value: formatConnections(egress) },
     { label: 'Handoffs', value: handoffs.total === 0 ? 'none' : String(handoffs.total) },
     memory === 0 ? null : { label: 'Memory', value: `version ${memory}` },
     snapshot === null
@@ -30,7 +30,7 @@ export function manifestFacts(manifest: Manifest): Fact[] {
 }
 
 /** `4 (3 succeeded, 1 failed)`. Statuses are counted among those that the manifest lists. */
-function turnWords({ total, listed }: Manifest['turns']): string {
+function formatTurns({ total, listed }: Manifest['turns']): string {
   const counts = new Map<string, number>();
   for (const { status } of listed) {
     const word = status ?? 'running';
@@ -41,7 +41,7 @@ function turnWords({ total, listed }: Manifest['turns']): string {
   return words.length === 0 ? String(total) : `${total} (${words.join(', ')}${cut})`;
 }
 
-function connectionWords({ hosts, allowed, denied, failed }: Manifest['egress']): string {
+function formatConnections({ hosts, allowed, denied, failed }: Manifest['egress']): string {
   if (hosts === 0) return 'none';
   return `${allowed} allowed, ${denied} denied, ${failed} failed; ${hosts} ${hosts === 1 ? 'host' : 'hosts'}`;
 }

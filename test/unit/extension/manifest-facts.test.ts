@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { manifestFacts } from '../../../extension/page/manifest-words.ts';
+import { manifestFacts } from '../../../extension/page/manifest-facts.ts';
 import type { Manifest } from '../../../protocol/manifest.ts';
 
 const TURN = {
