@@ -134,6 +134,16 @@ function bundleOptions() {
 
 /** Parts of the extension that few windows use. What they import of the extension is in both bundles: it has to be without state. */
 const LATE = [
+  'artifacts/artifact-actions.ts',
+  'artifacts/artifact-text.ts',
+  'artifacts/choose-artifact.ts',
+  'artifacts/export-artifact.ts',
+  'artifacts/keep-artifact.ts',
+  'artifacts/kept.ts',
+  'artifacts/patterns.ts',
+  'artifacts/read-document.ts',
+  'artifacts/rows.ts',
+  'artifacts/run-command.ts',
   'checks/check-runs.ts',
   'checks/check-tests.ts',
   'connection/host-status.ts',
@@ -142,6 +152,7 @@ const LATE = [
   'files/merge-lines.ts',
   'files/stored-base-texts.ts',
   'files/tail-text.ts',
+  'handoff/choices.ts',
   'handoff/hand-off.ts',
   'handoff/results.ts',
   'handoff/undo-handoff.ts',

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { MarkdownString, Uri, window, workspace } from 'vscode';
 import type { Disposable, ExtensionContext } from 'vscode';
 import { homeFromEnvironment } from '../protocol/home.ts';
+import { ArtifactCommands } from './artifacts/artifact-commands.ts';
 import { CheckCommands } from './checks/check-commands.ts';
 import { CommandRegistry } from './commands/registry.ts';
 import { Connection } from './connection/connection.ts';
@@ -155,6 +156,7 @@ export class Holdfast implements Disposable {
         ...new ReviewCommands(connection, sessions, reviews, context.globalState).handlers,
         ...own.add(new WhyCommands(connection)).handlers,
         ...new HandoffCommands(connection, sessions, context.globalState).handlers,
+        ...own.add(new ArtifactCommands(connection, sessions, guard)).handlers,
         ...terminals.handlers,
         ...own.add(new CheckCommands(connection, sessions, host)).handlers,
         ...own.add(new SearchCommands(connection, sessions, state)).handlers,

@@ -1,10 +1,10 @@
-import { HomeIdSchema, SessionIdSchema, SnapshotIdSchema } from './ids.ts';
+import { ArtifactIdSchema, HomeIdSchema, SessionIdSchema, SnapshotIdSchema } from './ids.ts';
 
 /**
- * What the authority of a link names: a session or a snapshot, and the home that has it.
+ * What the authority of a link names: a session, a snapshot or an artifact, and the home that has it.
  *
- * `holdfast://<session>.<home id>/workspace/…` and `holdfast-snapshot://<snapshot>.<home id>/workspace/…`. A link without
- * a home id means the home of this machine. Neither id contains a dot, so the id is what stands before the first one.
+ * `holdfast://<session>.<home id>/workspace/…`, `holdfast-snapshot://<snapshot>.<home id>/workspace/…` and
+ * `holdfast-artifact://<artifact>.<home id>/workspace/…`. A link without a home id means the home of this machine. Neither id contains a dot, so the id is what stands before the first one.
  */
 export interface LinkAuthority {
   readonly id: string;
@@ -22,7 +22,12 @@ export function parseSnapshotAuthority(authority: string): LinkAuthority | undef
   return parseAuthority(authority, (id) => SnapshotIdSchema.safeParse(id).success);
 }
 
-/** The inverse of both. */
+/** Undefined for text that is no authority of a link to an artifact. */
+export function parseArtifactAuthority(authority: string): LinkAuthority | undefined {
+  return parseAuthority(authority, (id) => ArtifactIdSchema.safeParse(id).success);
+}
+
+/** The inverse of all three. */
 export function formatAuthority({ id, home }: LinkAuthority): string {
   return home === null ? id : `${id}.${home}`;
 }

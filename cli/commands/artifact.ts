@@ -166,7 +166,7 @@ function registerShow(registry: Registry, group: Group): void {
     .option('--sums', 'print only the signed list of its files, for `sha256sum -c`')
     .option('--manifest <file>', 'also save the signed statement in this new file, for `manifest verify`');
   registry.setAction(command, async (context, options: ShowOptions, id: string) => {
-    const { readArtifactFiles } = await import('../../handoff/artifact-export.ts');
+    const { readArtifactFiles } = await import('../../handoff/artifact-files.ts');
     const { artifact, envelope, files } = await readArtifactFiles(context.client(), id, context.interrupted);
     if (options.manifest !== undefined)
       await writeNewFile(resolve(context.io.cwd, options.manifest), `${JSON.stringify(envelope)}\n`);
@@ -216,7 +216,8 @@ function registerExport(registry: Registry, group: Group): void {
     const { dir, paths = [], includeQuarantined: released = [] } = options;
     for (const pattern of [...paths, ...released])
       if (pattern.trim() === '') throw new UsageError('a pattern must not be empty; `**` means everything');
-    const { exportArtifact, readArtifactFiles } = await import('../../handoff/artifact-export.ts');
+    const { exportArtifact } = await import('../../handoff/artifact-export.ts');
+    const { readArtifactFiles } = await import('../../handoff/artifact-files.ts');
     const signal = context.interrupted;
     const contents = await readArtifactFiles(context.client(), id, signal);
     const folder = resolve(context.io.cwd, dir);

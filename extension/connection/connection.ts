@@ -18,7 +18,7 @@ import type { ConnectionState } from './state.ts';
 import type { SupervisorProgram } from './supervisor-program.ts';
 
 /** The schemes of files, whose authority ends with the id of a home. */
-const FILE_SCHEMES: readonly string[] = ['holdfast', 'holdfast-snapshot'];
+const FILE_SCHEMES: readonly string[] = ['holdfast', 'holdfast-snapshot', 'holdfast-artifact'];
 
 export interface ConnectionOptions {
   readonly home: string;

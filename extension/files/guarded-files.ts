@@ -117,18 +117,23 @@ export class GuardedFiles implements FileSystemProvider {
    */
   #refusal(uri: Uri): FileSystemError | undefined {
     this.#guard.assertFilesAllowed();
-    const other = otherHomeOf(uri, this.#homes);
-    if (other !== undefined) {
-      throw FileSystemError.Unavailable(
-        `This link belongs to another machine's Holdfast (home ${other}). ` +
-          'If you reach that machine by ssh, run “Agent: Connect to Host…” first',
-      );
-    }
-    const name = configurationNameIn(uri);
-    if (name === undefined) return undefined;
-    return FileSystemError.NoPermissions(
-      `VS Code reads ${sanitize(name)} as its own configuration. ` +
-        `In a session it is named “${sanitize(name)}${MARK_SUFFIX}” instead`,
+    return refusalOf(uri, this.#homes);
+  }
+}
+
+/** Why a file has no text for VS Code: it reads such a name as its own configuration. Throws for a file of another home. */
+export function refusalOf(uri: Uri, homes: Pick<Homes, 'at'>): FileSystemError | undefined {
+  const other = otherHomeOf(uri, homes);
+  if (other !== undefined) {
+    throw FileSystemError.Unavailable(
+      `This link belongs to another machine's Holdfast (home ${other}). ` +
+        'If you reach that machine by ssh, run “Agent: Connect to Host…” first',
     );
   }
+  const name = configurationNameIn(uri);
+  if (name === undefined) return undefined;
+  return FileSystemError.NoPermissions(
+    `VS Code reads ${sanitize(name)} as its own configuration. ` +
+      `In a session it is named “${sanitize(name)}${MARK_SUFFIX}” instead`,
+  );
 }

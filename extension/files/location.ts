@@ -1,5 +1,10 @@
 import { Uri, workspace } from 'vscode';
-import { formatAuthority, parseSessionAuthority, parseSnapshotAuthority } from '../../protocol/links.ts';
+import {
+  formatAuthority,
+  parseArtifactAuthority,
+  parseSessionAuthority,
+  parseSnapshotAuthority,
+} from '../../protocol/links.ts';
 import type { LinkAuthority } from '../../protocol/links.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import { parseDisplayPath, displayPath } from './configuration-paths.ts';
@@ -9,6 +14,9 @@ export const SCHEME = 'holdfast';
 
 /** `holdfast-snapshot://<snapshot>.<home id>/workspace/…` */
 export const SNAPSHOT_SCHEME = 'holdfast-snapshot';
+
+/** `holdfast-artifact://<artifact>.<home id>/workspace/…?…`: a file of an artifact, as text. Nothing below it can be listed. */
+export const ARTIFACT_SCHEME = 'holdfast-artifact';
 
 /** `holdfast-history://<session>/…`: the history of a session, or its transcript. */
 export const HISTORY_SCHEME = 'holdfast-history';
@@ -50,13 +58,22 @@ export function locateSnapshot(uri: Uri): Location {
   return locateBelow(parseSnapshotAuthority(uri.authority), uri);
 }
 
+/** The id of the artifact that a URI names. */
+export function artifactIn({ scheme, authority }: Uri): string | undefined {
+  return scheme === ARTIFACT_SCHEME ? parseArtifactAuthority(authority)?.id : undefined;
+}
+
 /** The id of the home that a URI of ours names, where no host of this window has it. */
 export function otherHomeOf(uri: Uri, homes: Pick<Homes, 'at'>): string | undefined {
   // First, because the parsers are in the second bundle.
   if (!uri.authority.includes('.')) return undefined;
-  const parse = uri.scheme === SNAPSHOT_SCHEME ? parseSnapshotAuthority : parseSessionAuthority;
-  const home = parse(uri.authority)?.home;
+  const home = parserOf(uri.scheme)(uri.authority)?.home;
   return home === undefined || home === null || homes.at(uri) !== undefined ? undefined : home;
+}
+
+function parserOf(scheme: string): (authority: string) => LinkAuthority | undefined {
+  if (scheme === SNAPSHOT_SCHEME) return parseSnapshotAuthority;
+  return scheme === ARTIFACT_SCHEME ? parseArtifactAuthority : parseSessionAuthority;
 }
 
 function locateBelow(owner: LinkAuthority | undefined, { path }: Uri): Location {
@@ -97,6 +114,11 @@ export function snapshotUri(home: LocalHome, snapshot: string, path: string): Ur
   return Uri.from({ scheme: SNAPSHOT_SCHEME, authority, path: displayPath(path) });
 }
 
+/** A document about an artifact. `path`: as it is shown. */
+export function artifactUri(home: LocalHome, artifact: string, path: string): Uri {
+  return Uri.from({ scheme: ARTIFACT_SCHEME, authority: authorityOf(ARTIFACT_SCHEME, artifact, home), path });
+}
+
 /**
  * The URI that this window uses for the file of a link without a home id; undefined where the link has that form, or is
  * none of ours.
@@ -104,8 +126,7 @@ export function snapshotUri(home: LocalHome, snapshot: string, path: string): Ur
 export function canonicalUri(home: LocalHome, uri: Uri): Uri | undefined {
   if ((uri.scheme !== SCHEME && uri.scheme !== SNAPSHOT_SCHEME) || uri.authority.includes('.'))
     return undefined;
-  const parse = uri.scheme === SNAPSHOT_SCHEME ? parseSnapshotAuthority : parseSessionAuthority;
-  const owner = parse(uri.authority);
+  const owner = parserOf(uri.scheme)(uri.authority);
   const authority = owner === undefined ? uri.authority : authorityOf(uri.scheme, owner.id, home);
   return authority === uri.authority ? undefined : uri.with({ authority });
 }

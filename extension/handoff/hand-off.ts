@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { basename, dirname, join } from 'node:path';
-import { Uri, window } from 'vscode';
+import { basename, dirname } from 'node:path';
+import { window } from 'vscode';
 import type { Memento } from 'vscode';
 import { type HandoffResult, applyHandoff } from '../../handoff/handoff.ts';
 import { type HandoffPlan, type PlanOptions, planHandoff } from '../../handoff/plan.ts';
 import { proposeMessage } from '../../handoff/commit.ts';
 import type { Repository } from '../../handoff/repository.ts';
-import { type RawPath, readable } from '../../project/raw-path.ts';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { HANDOFF_TARGETS, type HandoffTarget } from '../../protocol/handoff.ts';
@@ -16,6 +15,7 @@ import { formatCount } from '../base/format.ts';
 import { notifyProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { Connection } from '../connection/connection.ts';
+import { choosePlace, chooseReleased } from './choices.ts';
 import { TARGETS, describeLeftOut } from './plan-text.ts';
 import { chooseRepository, gitIn, openChosen, rememberRepository } from './repository-choice.ts';
 import { showResult } from './results.ts';
@@ -37,7 +37,7 @@ export async function handOff(host: HandoffHost, session: Session): Promise<Hand
     repository = await openChosen(folder, host.connection, 'handoff');
     await rememberRepository(host.state, folder);
   }
-  const place = to === 'dir' || to === 'patch' ? await choosePlace(to, session, title) : null;
+  const place = to === 'dir' || to === 'patch' ? await choosePlace(to, session.name, title) : null;
   if (place === undefined) return undefined;
   const options = { session: session.id, to, repository, paths: [], opId: randomUUID() };
   const first = await plan(host, title, { ...options, released: [] });
@@ -75,22 +75,6 @@ export async function handOff(host: HandoffHost, session: Session): Promise<Hand
 async function chooseTarget(title: string): Promise<HandoffTarget | undefined> {
   const items = HANDOFF_TARGETS.map((to) => ({ ...TARGETS[to], to }));
   return (await window.showQuickPick(items, { title, placeHolder: 'Where do the changes go?' }))?.to;
-}
-
-/** The file of a patch or a new folder, absolute. */
-async function choosePlace(
-  to: 'dir' | 'patch',
-  session: Session,
-  title: string,
-): Promise<string | undefined> {
-  const name = session.name.replaceAll(/[^\w.-]+/g, '-').replace(/^[.-]+/, '') || 'session';
-  const home = process.env['HOME'] ?? tmpdir();
-  const chosen = await window.showSaveDialog({
-    title: `${title}: ${to === 'dir' ? 'a new folder' : 'the patch'}`,
-    defaultUri: Uri.file(join(home, to === 'dir' ? name : `${name}.patch`)),
-    saveLabel: to === 'dir' ? 'Create Folder' : 'Save Patch',
-  });
-  return chosen?.fsPath;
 }
 
 async function plan(
@@ -142,44 +126,6 @@ async function withCancel<T>(
       listener.dispose();
     }
   });
-}
-
-/** The paths that the person lets out of quarantine: nothing is chosen beforehand, and what is needs a yes of its own. */
-async function chooseReleased(
-  { quarantined }: HandoffPlan,
-  title: string,
-): Promise<ReadonlySet<RawPath> | undefined> {
-  if (quarantined.length === 0) return new Set();
-  const items = quarantined.map(({ path, risks }) => ({
-    label: sanitize(readable(path)),
-    description: risks.join(', '),
-    path,
-  }));
-  const picked = await window.showQuickPick(items, {
-    title: `${title}: quarantine`,
-    placeHolder:
-      'These would run on your machine or lead out of the tree. Choose what to let through: nothing, if in doubt',
-    canPickMany: true,
-    matchOnDescription: true,
-  });
-  if (picked === undefined) return undefined;
-  const released = picked.map(({ path }) => path);
-  if (released.length === 0) return new Set();
-  const LET_THROUGH = 'Let Through';
-  const names = released
-    .slice(0, 10)
-    .map((path) => sanitize(readable(path), 100))
-    .join('\n');
-  const more = released.length > 10 ? `\nand ${released.length - 10} more` : '';
-  const choice = await window.showWarningMessage(
-    `Let ${formatCount(released.length, 'file')} out of quarantine?`,
-    {
-      modal: true,
-      detail: `They may run on your machine without being started on purpose:\n${names}${more}`,
-    },
-    LET_THROUGH,
-  );
-  return choice === LET_THROUGH ? new Set(released) : undefined;
 }
 
 /** The message of the commit; null where there is none, or for the proposed one. */

@@ -31,13 +31,34 @@ type Described = Pick<
 
 /** What stays behind and why, and what was let out of quarantine, a line each. */
 export function describeLeftOut(plan: Described): string[] {
-  const { begun, released, quarantined, refused, ignored } = plan;
+  const { begun, ignored } = plan;
   const lines: string[] = [];
   const notAccepted = begun.review?.notAccepted ?? 0;
   if (notAccepted > 0)
     lines.push(`${formatCount(notAccepted, 'change')} not accepted ${stay(notAccepted)} behind.`);
   if (begun.review === null)
     lines.push('There is no review: everything that the agent changed is handed off.');
+  lines.push(...describeStayedBehind(plan));
+  if (ignored.length > 0)
+    lines.push(`${formatCount(ignored.length, 'ignored file')} ${stay(ignored.length)} behind.`);
+  if (begun.target.missing > 0)
+    lines.push(
+      `${formatCount(begun.target.missing, 'file')} could not be read and ${stay(begun.target.missing)} behind.`,
+    );
+  if (begun.running > 0)
+    lines.push('The agent is still running: its later changes are not part of this handoff.');
+  if (begun.base.kind === 'snapshot')
+    lines.push('What the workspace began with is not known: it is compared with its oldest snapshot.');
+  return lines;
+}
+
+/** What of a handoff or an export is let through, held back or refused, a line each. */
+export function describeStayedBehind({
+  released,
+  quarantined,
+  refused,
+}: Pick<Described, 'released' | 'quarantined' | 'refused'>): string[] {
+  const lines: string[] = [];
   if (released.length > 0)
     lines.push(
       `You let ${formatCount(released.length, 'file')} out of quarantine: ${listed(released.map(({ path }) => readable(path)))}.`,
@@ -50,16 +71,6 @@ export function describeLeftOut(plan: Described): string[] {
     lines.push(
       `${formatCount(refused.length, 'path')} no repository may get: ${listed(refused.map(({ path, why }) => `${readable(path)} (${why})`))}.`,
     );
-  if (ignored.length > 0)
-    lines.push(`${formatCount(ignored.length, 'ignored file')} ${stay(ignored.length)} behind.`);
-  if (begun.target.missing > 0)
-    lines.push(
-      `${formatCount(begun.target.missing, 'file')} could not be read and ${stay(begun.target.missing)} behind.`,
-    );
-  if (begun.running > 0)
-    lines.push('The agent is still running: its later changes are not part of this handoff.');
-  if (begun.base.kind === 'snapshot')
-    lines.push('What the workspace began with is not known: it is compared with its oldest snapshot.');
   return lines;
 }
 

@@ -116,7 +116,8 @@ function localPath(uri: Uri | undefined): string | undefined {
   return uri?.fsPath;
 }
 
-function machineName(host: string): string {
+/** The machine whose key it is, in words. */
+export function machineName(host: string): string {
   return host === 'local' ? 'this machine' : sanitize(host, 80);
 }
 

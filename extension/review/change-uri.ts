@@ -2,7 +2,7 @@ import { Uri, window } from 'vscode';
 import { parseSessionAuthority } from '../../protocol/links.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { ReviewFile } from '../../protocol/review.ts';
-import { sanitize } from '../base/sanitize.ts';
+import { documentPath } from '../files/document-path.ts';
 import { workspaceUri } from '../files/location.ts';
 import type { Homes } from '../files/location.ts';
 
@@ -21,26 +21,15 @@ export interface ShownChange {
   readonly side: Side;
 }
 
-/** Files that extensions of VS Code act on by their name, whatever their scheme: npm is asked about their packages. */
-const ACTED_ON = /\/(?:package|bower|composer)\.json$/i;
-const MARK = ' (agent)';
-
 export function changeUri(
   homes: Pick<Homes, 'of'>,
   session: string,
   { path, id }: Pick<ReviewFile, 'path' | 'id'>,
   side: Side,
 ): Uri {
-  const shown = workspaceUri(homes, session, path);
-  // For people: a name with hidden characters could read as another one. The query has the path as it is.
-  const readable = `/${shown.path
-    .slice(1)
-    .split('/')
-    .map((name) => sanitize(name))
-    .join('/')}`;
-  return shown.with({
+  return workspaceUri(homes, session, path).with({
     scheme: REVIEW_SCHEME,
-    path: ACTED_ON.test(readable) ? readable + MARK : readable,
+    path: documentPath(path),
     query: new URLSearchParams({ side, id, path }).toString(),
   });
 }

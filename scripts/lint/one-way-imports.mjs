@@ -45,6 +45,7 @@ export const MODULES = {
     review: ['base', 'connection', 'commands', 'files', 'sessions', 'history', 'snapshots', 'handoff'],
     policy: ['base', 'connection', 'commands', 'sessions', 'history'],
     page: ['base', 'connection', 'commands', 'files', 'sessions', 'snapshots'],
+    artifacts: ['base', 'connection', 'commands', 'files', 'sessions', 'handoff', 'page'],
     setups: ['base', 'connection', 'commands'],
     inbox: ['base', 'connection', 'commands', 'sessions'],
     home: ['base', 'connection', 'commands', 'sessions', 'page', 'inbox'],

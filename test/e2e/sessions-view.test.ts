@@ -78,6 +78,8 @@ test('what can be done with a session fits its state', () =>
       'Review Changes',
       'Hand Off…',
       'Show Manifest',
+      'Keep as Artifact…',
+      'Artifacts…',
       'Workspace',
       'Snapshots',
       'Allow Host…',

@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
 import { z } from 'zod';
@@ -73,6 +76,23 @@ export function defineHosts(): void {
         snapshots: { id: string }[];
       };
       assert.ok(snapshots.some(({ id }) => id === snapshot));
+    });
+
+    it('has artifacts there, which are opened, verified and written here', async () => {
+      await farShell('echo kept > /workspace/result');
+      const made = await vscode.commands.executeCommand('holdfast.keepArtifact', SESSION, {
+        paths: ['result'],
+      });
+      const { id } = z.object({ id: z.string() }).parse(made);
+      await vscode.commands.executeCommand('holdfast.openArtifact', id, '/workspace/result');
+      const { document } = vscode.window.activeTextEditor ?? {};
+      assert.deepEqual([document?.uri.scheme, document?.getText()], ['holdfast-artifact', 'kept\n']);
+      assert.equal(await vscode.commands.executeCommand('holdfast.verifyArtifact', id), true);
+      const folder = join(await mkdtemp(join(tmpdir(), 'holdfast-far-')), 'new');
+      await vscode.commands.executeCommand('holdfast.exportArtifact', id, folder);
+      assert.equal(readFileSync(join(folder, 'result'), 'utf8'), 'kept\n');
+      await rm(dirname(folder), { recursive: true });
+      assert.equal(await vscode.commands.executeCommand('holdfast.deleteArtifact', id, true), true);
     });
 
     it('keeps unsaved text while the connection is cut, and saves it after reconnecting', async () => {

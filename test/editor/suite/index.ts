@@ -1,6 +1,7 @@
 import { appendFileSync } from 'node:fs';
 import Mocha from 'mocha';
 import { defineActivation } from './activation.ts';
+import { defineArtifacts } from './artifacts.ts';
 import { defineCheckTests } from './check-tests.ts';
 import { defineChecks } from './checks.ts';
 import { defineConflicts } from './conflicts.ts';
@@ -22,6 +23,7 @@ import { defineWhyLine } from './why-line.ts';
 /** Suites by name. VS Code shapes differ in what they can show, so each run says which of them it wants. */
 const SUITES: Readonly<Record<string, () => void>> = {
   activation: defineActivation,
+  artifacts: defineArtifacts,
   'file-system': defineFileSystem,
   documents: defineDocuments,
   'moved-documents': defineMovedDocuments,

@@ -1,77 +1,15 @@
-import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import {
-  type ArtifactConnection,
-  exportArtifact,
-  readArtifactFiles,
-} from '../../../handoff/artifact-export.ts';
-import { type ArtifactFile, artifactList } from '../../../protocol/artifacts.ts';
-import { sealEnvelope } from '../../../protocol/envelope.ts';
+import { exportArtifact } from '../../../handoff/artifact-export.ts';
+import { type ArtifactConnection, readArtifactFiles } from '../../../handoff/artifact-files.ts';
+import { artifactList } from '../../../protocol/artifacts.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { statementOf } from '../../../protocol/manifest.ts';
-import { formatPath } from '../../../protocol/paths.ts';
-import { keyPair, manifest } from '../../fixtures/manifest.ts';
+import { ARTIFACT as ID, type Lies, fakeSupervisor, pathOf } from '../../fixtures/handoff/fake-artifact.ts';
 
-const ID = 'art-aaaaaaaaaaaaaaaa';
 const top = mkdtempSync(join(tmpdir(), 'holdfast-artifacts-'));
 afterAll(() => rmSync(top, { recursive: true, force: true }));
-const { privateKey } = keyPair();
-const sha256 = (bytes: string | Buffer): string => createHash('sha256').update(bytes).digest('hex');
-const pathOf = (name: string): string =>
-  formatPath(name.split('/').map((segment) => Buffer.from(segment, 'latin1')));
-
-interface Lies {
-  readonly list?: (files: ArtifactFile[]) => ArtifactFile[];
-  readonly contents?: (bytes: Buffer) => Buffer;
-  readonly page?: (from: number, files: ArtifactFile[]) => { files: ArtifactFile[]; next: number };
-  readonly statementOf?: string;
-}
-
-/** A fake supervisor with these files, which lies as told. */
-function fakeSupervisor(contents: Readonly<Record<string, string | { run: string }>>, lies: Lies = {}) {
-  const all = Object.entries(contents).map(([path, content]) => {
-    const text = typeof content === 'string' ? content : content.run;
-    const executable = typeof content !== 'string';
-    return { path: pathOf(path), executable, size: Buffer.byteLength(text), sha256: sha256(text), text };
-  });
-  const files = all.map(({ text: _text, ...file }) => file);
-  const bytes = Buffer.concat(all.map(({ text }) => Buffer.from(text)));
-  const list = sha256(artifactList(files));
-  const statement = statementOf(manifest({ reason: 'artifact', artifact: lies.statementOf ?? ID }), [
-    { name: 'files', digest: { sha256: list } },
-  ]);
-  const envelope = sealEnvelope(Buffer.from(JSON.stringify(statement)), privateKey);
-  const artifact = {
-    ...{ id: ID, kind: 'files', name: 'kept', createdAt: '', session: 'ses-aaaaaaaaaaaaaaaa', profile: 'p' },
-    ...{ sessionName: 's', snapshot: 'snp-aaaaaaaaaaaaaaaa', leftOut: 0, sha256: list },
-    ...{ files: files.length, bytes: bytes.length },
-  };
-  const answer = (method: string, params: { readonly from?: number; readonly offset?: number }) => {
-    switch (method) {
-      case 'artifact/show':
-        return { result: { artifact, envelope }, bytes: Buffer.alloc(0) };
-      case 'artifact/files': {
-        const from = params.from ?? 0;
-        if (lies.page !== undefined) return { result: lies.page(from, files), bytes: Buffer.alloc(0) };
-        const told = lies.list?.(files) ?? files;
-        const next = from + 2 < told.length ? from + 2 : null;
-        return { result: { files: told.slice(from, from + 2), next }, bytes: Buffer.alloc(0) };
-      }
-      default: {
-        const offset = params.offset ?? 0;
-        const part = (lies.contents?.(bytes) ?? bytes).subarray(offset, offset + 5);
-        return { result: {}, bytes: part };
-      }
-    }
-  };
-  return {
-    callWithBytes: (method: string, params: object) => Promise.resolve(answer(method, params)),
-  } as ArtifactConnection;
-}
-
 let serial = 0;
 async function exported(
   connection: ArtifactConnection,

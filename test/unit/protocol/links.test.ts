@@ -1,5 +1,10 @@
 import { expect, test } from 'vitest';
-import { formatAuthority, parseSessionAuthority, parseSnapshotAuthority } from '../../../protocol/links.ts';
+import {
+  formatAuthority,
+  parseArtifactAuthority,
+  parseSessionAuthority,
+  parseSnapshotAuthority,
+} from '../../../protocol/links.ts';
 
 const LETTERS = 'abcdefghijklmnopqrstuvwxyz234567';
 const ROUNDS = 500;
@@ -26,6 +31,9 @@ test('what is formatted is parsed as the same session or snapshot of the same ho
     expect(parseSnapshotAuthority(formatAuthority(snapshot))).toEqual(snapshot);
     expect(parseSessionAuthority(formatAuthority(snapshot))).toBeUndefined();
     expect(parseSnapshotAuthority(formatAuthority(session))).toBeUndefined();
+    const artifact = { id: `art-${word(16)}`, home };
+    expect(parseArtifactAuthority(formatAuthority(artifact))).toEqual(artifact);
+    expect(parseArtifactAuthority(formatAuthority(snapshot))).toBeUndefined();
   }
 });
 
