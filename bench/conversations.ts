@@ -23,7 +23,7 @@ import { benchSession } from './sessions.ts';
 const TURN = 'turn-aaaaaaaaaaaaaaaa';
 const EVENTS = 100_000;
 /** Of the conversation that is told to an agent without memory. */
-const TOLD = 10_000;
+const HANDED_OVER = 10_000;
 const SESSIONS = 1000;
 const MESSAGES = 20;
 const PAGE = 100;
@@ -117,7 +117,7 @@ try {
 
   const memory = new SessionMemory({ database, events, contents, operations: new Operations(database) });
   const handover = new Handover({ conversations, reader, memory });
-  const forgotten = talk(SESSIONS + 1, TOLD);
+  const forgotten = talk(SESSIONS + 1, HANDED_OVER);
   const told = await interleave(rounds, {
     ours: async () => {
       const start = performance.now();
@@ -128,13 +128,13 @@ try {
     },
     peer: () => {
       const lines = readFileSync(forgotten.transcript, 'utf8').trim().split('\n');
-      if (lines.map((line) => JSON.parse(line) as object).length !== TOLD)
+      if (lines.map((line) => JSON.parse(line) as object).length !== HANDED_OVER)
         throw new Error('the transcript is not whole');
       return undefined;
     },
   });
   report.add({
-    name: `what an agent without memory is told of ${TOLD.toLocaleString('en')} events`,
+    name: `the history as text for an agent without memory, of ${HANDED_OVER.toLocaleString('en')} events`,
     ours: median(told.ours),
     unit: 'ms',
     p99: p99(told.ours),

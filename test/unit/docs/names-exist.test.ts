@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { METHODS, NOTIFICATIONS } from '../../../protocol/methods.ts';
 import { SIDECAR_METHODS } from '../../../sidecar/wire.ts';
+import { STORE_CALLS } from '../../../snapshot-format/sidecar-calls.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
 const FOLDERS = [
@@ -27,6 +28,7 @@ const CALLS = new Set([
   ...Object.keys(METHODS),
   ...Object.keys(NOTIFICATIONS),
   ...Object.keys(SIDECAR_METHODS),
+  ...Object.keys(STORE_CALLS),
 ]);
 
 /** All files and folders, below the root. Folders end with a slash. */
@@ -126,6 +128,13 @@ describe('docs/architecture.md', () => {
     const quoted = quotedIn(section(from, to));
     expect(quoted.length).toBeGreaterThan(5);
     expect(quoted.map(problem).filter((one) => one !== null)).toEqual([]);
+  });
+
+  test('every call in a diagram is one of the code', () => {
+    const diagrams = [...text.matchAll(/^```mermaid[\s\S]*?^```$/gm)].map(([block]) => block).join('\n');
+    const calls = diagrams.match(/\b(?:files|session|snapshot|store|turn)\/[a-z]+(?:-[a-z]+)*\b/g) ?? [];
+    expect(calls.length).toBeGreaterThan(10);
+    expect(calls.filter((call) => !CALLS.has(call))).toEqual([]);
   });
 
   test('the glossary has at most 40 rows', () => {
