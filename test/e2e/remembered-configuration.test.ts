@@ -52,7 +52,8 @@ exports.activate = ({ subscriptions }) => {
 `;
 }
 
-test.each([
+// Both wait most of their time.
+test.concurrent.each([
   ['folder', ''],
   ['workspace', '/agent.code-workspace'],
 ] as const)(

@@ -70,8 +70,8 @@ describe.skipIf(process.getuid?.() !== 0)('turns on a full disk (needs root)', (
         const following = bench.runHoldfast(home, ['turn', 'wait', turn.turnId]);
         await fillRest();
         await untilWaiting(home, turn.turnId);
-        // Long enough for the next check of turns and for the output of the command.
-        await new Promise((resolve) => setTimeout(resolve, 8000));
+        // Longer than the supervisor waits before it tries again.
+        await new Promise((resolve) => setTimeout(resolve, 4000));
         expect(await shown(home, turn.turnId)).toMatchObject({ status: 'running', waitingFor: 'disk_space' });
         await makeRoom(session.id);
         expect(await waitForTurn(home, turn.turnId)).toMatchObject({
