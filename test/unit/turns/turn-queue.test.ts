@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { describe, expect, test, vi } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { ProfileSchema } from '../../../protocol/profile.ts';
@@ -7,6 +8,7 @@ import type { Log } from '../../../supervisor/base/log.ts';
 import { Artifacts } from '../../../supervisor/history/artifacts.ts';
 import { Contents } from '../../../supervisor/history/contents.ts';
 import { EventLog } from '../../../supervisor/history/event-log.ts';
+import { verifyHistory } from '../../../supervisor/history/history-verification.ts';
 import { SessionRecords } from '../../../supervisor/history/session-records.ts';
 import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
 import { ActiveWork } from '../../../supervisor/sandboxes/active-work.ts';
@@ -28,6 +30,7 @@ const SESSION = sessionId(0);
 const [FIRST, SECOND] = [turnId(0), turnId(1)];
 /** Longer than any test may take: a wait that resolves was woken. */
 const LONG_MS = 300_000;
+const PROFILE = ProfileSchema.parse({ name: 'sh', agent: { protocol: 'command', command: ['sh'] } });
 const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, child: () => silent };
 const unused = (): never => {
   throw new Error('this test needs none of it');
@@ -64,7 +67,7 @@ function given(dispatch: TurnQueueOptions['lifecycle']['dispatch'] = unused) {
       ...{ storeFailure: () => null, cancel: unused, stop: unused, end: unused },
     },
     promptFiles: { place: unused },
-    profileOf: () => ProfileSchema.parse({ name: 'sh', agent: { protocol: 'command', command: ['sh'] } }),
+    profileOf: () => PROFILE,
     isFrozen: () => false,
     pausedTime: () => 0,
     sweep: () => Promise.resolve(),
@@ -76,7 +79,7 @@ function given(dispatch: TurnQueueOptions['lifecycle']['dispatch'] = unused) {
   } as ReadySandbox;
   const end = (turn: string): void =>
     records.recordEnd(turn, { status: 'succeeded', exitCode: 0, output: null, error: null });
-  return { queue, turns, records, ready, end };
+  return { queue, turns, records, ready, end, events, contents, rows };
 }
 
 type Given = ReturnType<typeof given>;
@@ -126,5 +129,20 @@ describe('a client that waits for a turn', () => {
     const blocked = await nextOf(all, FIRST, () => void queue.start(SESSION));
     expect(blocked).toMatchObject({ status: 'queued', waitingFor: 'disk_space' });
     await queue.detach();
+  });
+});
+
+test('a prompt is a content of its session; the event names it and has no more of it than a preview', async () => {
+  const { queue, events, contents, rows } = given();
+  const prompt = Buffer.from(`fix the parser ${'x'.repeat(300)} the end of it`);
+  const { id } = queue.enqueue(rows.find(SESSION), PROFILE, prompt, undefined);
+  const [event] = events.newest(SESSION, 'turn.queued', 1);
+  const sha256 = hash('sha256', prompt);
+  expect(event?.data).toMatchObject({ turnId: id, content: { sha256, bytes: prompt.length } });
+  expect(JSON.stringify(event)).not.toContain('the end of it');
+  expect(contents.read(SESSION, sha256, 0, 1000).part.equals(prompt)).toBe(true);
+  expect(await verifyHistory(events, contents, SESSION)).toMatchObject({
+    ok: true,
+    contents: { intact: 1, damaged: [] },
   });
 });
