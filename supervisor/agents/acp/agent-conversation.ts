@@ -355,7 +355,7 @@ export class AgentConversation {
     // A state of another version: the agent is started again, and gets the conversation.
     return new AcpMachine(known.success ? known.data : NO_CONVERSATION, {
       version: this.#options.version,
-      permissions: this.#launch.permissions,
+      permissions: () => this.#launch.permissions,
       newPermissionId: () => this.#options.ids.next('perm'),
     });
   }

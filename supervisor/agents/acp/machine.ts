@@ -34,7 +34,8 @@ import {
 export interface MachineOptions {
   /** Our version, for the agent. */
   readonly version: string;
-  readonly permissions: Permissions;
+  /** What the profile of the turn answers: a redeploy may have changed it since the last one. */
+  readonly permissions: () => Permissions;
   /** Creates `perm-…`. */
   readonly newPermissionId: () => string;
 }

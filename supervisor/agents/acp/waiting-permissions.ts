@@ -12,7 +12,7 @@ import type { TurnContent } from './turn-content.ts';
 import { PermissionParamsSchema, RPC_ERRORS, type RpcId, ToolUpdateSchema } from './wire.ts';
 
 export interface WaitingPermissionsOptions {
-  readonly permissions: Permissions;
+  readonly permissions: () => Permissions;
   /** Creates `perm-…`. */
   readonly newPermissionId: () => string;
 }
@@ -147,7 +147,7 @@ export class WaitingPermissions {
       this.#settle(asked.id, chooseOption(asked.options, 'reject_once'), { kind: 'turn', name: null });
       return;
     }
-    const answer = automaticAnswer(this.#options.permissions, asked);
+    const answer = automaticAnswer(this.#options.permissions(), asked);
     if (answer !== null) this.#settle(asked.id, answer.option, answer.by);
   }
 

@@ -291,6 +291,27 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     expect(given.read('permission.answered', turn)).toHaveLength(1);
   });
 
+  test('the profile as it was deployed last answers, whoever answered before', async () => {
+    const profile: { permissions: 'ask' | 'allow' } = { permissions: 'allow' };
+    const given = givenConversation(profile);
+    const first = await given.prompt('permission one', 'say done');
+    expect((await given.outcome(first)).status).toBe('succeeded');
+
+    profile.permissions = 'ask';
+    const second = await given.prompt('permission two', 'say done');
+    await until(() => given.waitingPermissions().length === 1);
+    // A redeploy in the middle of a turn counts from the next one.
+    profile.permissions = 'allow';
+    given.permissions.answer(given.waitingPermissions()[0]?.id ?? '', 'reject_once', 'cli', undefined);
+    expect((await given.outcome(second)).status).toBe('succeeded');
+
+    const third = await given.prompt('permission three', 'say done');
+    expect((await given.outcome(third)).status).toBe('succeeded');
+    expect(given.read('permission.answered').map(({ by }) => by.kind)).toEqual([
+      ...['profile', 'client', 'profile'],
+    ]);
+  });
+
   test('a permission survives the supervisor: answered before or after the next one reads on', async () => {
     for (const isAnsweredFirst of [true, false]) {
       const given = givenConversation();

@@ -22,7 +22,7 @@ function givenPrompted(
   let permissions = 0;
   const machine = new AcpMachine(NO_CONVERSATION, {
     version: '0.0.0',
-    permissions: permissionPolicy,
+    permissions: () => permissionPolicy,
     newPermissionId: () => `perm-${String(permissions++).padStart(16, 'a')}`,
   });
   machine.beginTurn({ id: 'turn-aaaaaaaaaaaaaaaa', model: null, choices: [], limitBytes, budget }, 0);
@@ -265,7 +265,7 @@ test('a limit that an agent does not report against is said to have no effect', 
 /** A machine whose turn waits while a new process loads the conversation that the last one had. */
 function givenLoading(state: AcpState): AcpMachine {
   const machine = new AcpMachine(state, {
-    ...{ version: '0.0.0', permissions: 'ask', newPermissionId: () => 'perm-aaaaaaaaaaaaaaaa' },
+    ...{ version: '0.0.0', permissions: () => 'ask', newPermissionId: () => 'perm-aaaaaaaaaaaaaaaa' },
   });
   const turn = { id: 'turn-aaaaaaaaaaaaaaaa', model: null, choices: [], limitBytes: 2 ** 30 };
   machine.beginTurn({ ...turn, budget: NO_BUDGET }, 0);
