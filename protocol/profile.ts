@@ -240,10 +240,13 @@ export function setupSecretsOf({ setup, workspace }: Pick<Profile, 'setup' | 'wo
 export type AgentConfig = z.infer<typeof AgentSchema>;
 
 /** What the profile answers to an agent that asks. */
-export function permissionsOf({
+export function permissionsOf<Given>({
   permissions,
   snapshots,
-}: Pick<Profile, 'permissions' | 'snapshots'>): Permissions {
+}: {
+  readonly permissions?: Given | undefined;
+  readonly snapshots?: unknown;
+}): Given | 'allow' | 'ask' {
   return permissions ?? (snapshots === 'required' ? 'allow' : 'ask');
 }
 

@@ -1,3 +1,4 @@
+import { permissionsOf } from '../profile.ts';
 import { PRESETS } from './index.ts';
 import type { Preset } from './preset.ts';
 import { isPresetName, PRESET_NAMES } from './names.ts';
@@ -24,12 +25,20 @@ export function applyPreset(value: unknown): unknown {
         ? { command: preset.command, prompt: 'argument' }
         : {};
   // A command of one's own gets its prompt in its own way.
+  const asking = protocol === 'acp' ? preset.asking?.[asks(value) ? 'ask' : 'allow'] : {};
   const started = agent['command'] === undefined ? usual : {};
   return {
     ...value,
     agent: { state: preset.state, caches: preset.caches, ...started, ...agent, protocol },
     ...(env === undefined || isMapping(env)
-      ? { env: { ...preset.env, ...(isNamed(preset, credentials) ? preset.credential.env : {}), ...env } }
+      ? {
+          env: {
+            ...preset.env,
+            ...asking,
+            ...(isNamed(preset, credentials) ? preset.credential.env : {}),
+            ...env,
+          },
+        }
       : {}),
   };
 }
@@ -38,6 +47,11 @@ function isNamed({ credential }: Preset, credentials: unknown): boolean {
   const isOne = (entry: unknown): boolean =>
     entry === credential.name || (isMapping(entry) && entry['preset'] === credential.name);
   return Array.isArray(credentials) && credentials.some(isOne);
+}
+
+/** Whether some question of the agent may need a person. */
+function asks({ permissions, snapshots }: Record<string, unknown>): boolean {
+  return permissionsOf({ permissions, snapshots }) !== 'allow';
 }
 
 function isMapping(value: unknown): value is Record<string, unknown> {

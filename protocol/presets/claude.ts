@@ -26,6 +26,7 @@ export const claude: Preset = {
   endpoint: { baseUrl: 'ANTHROPIC_BASE_URL', key: 'ANTHROPIC_API_KEY' },
   credential: { name: 'anthropic', env: {} },
   env: { CLAUDE_CODE_MAX_RETRIES: '1', DISABLE_AUTOUPDATER: '1' },
+  asking: null,
   hosts: {
     model: ['api.anthropic.com'],
     unasked: ['downloads.claude.ai', 'github.com', 'registry.npmjs.org'],

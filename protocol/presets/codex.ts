@@ -41,16 +41,21 @@ export const codex: Preset = {
       }),
     },
   },
-  // Its default mode has its own model answer permissions, and nobody would be asked: `permissions` decides instead.
-  env: { INITIAL_AGENT_MODE: 'read-only' },
+  env: {},
+  // Its default mode has its own model answer permissions, and nobody would be asked. Each command of the asking mode fails first in
+  // a sandbox of Codex, unless its model asks at once.
+  asking: {
+    ask: { INITIAL_AGENT_MODE: 'read-only' },
+    allow: { INITIAL_AGENT_MODE: 'agent-full-access' },
+  },
   hosts: {
     model: ['api.openai.com'],
     unasked: ['chatgpt.com', 'github.com', 'api.github.com'],
   },
   quirks: [
     'Another endpoint is a provider in ~/.codex/config.toml, with the name of the variable of its key in env_key; over ACP it can be in the variables CODEX_CONFIG (JSON) and MODEL_PROVIDER.',
-    'Over ACP the mode is INITIAL_AGENT_MODE. The preset has read-only: it asks before it edits a file or a command runs outside of its own sandbox, and `permissions` answers. agent-full-access asks for nothing. In its own default its model answers.',
-    'Its own sandbox fails in a container; leave it off, because the container is the boundary.',
+    'Over ACP the mode is INITIAL_AGENT_MODE. The preset has read-only: it asks before it edits a file or a command runs outside of its own sandbox, and `permissions` answers. With `permissions: allow` it has agent-full-access, which asks for nothing and leaves its own sandbox off. In its own default its model answers.',
+    'Its own sandbox fails in a container, because it needs namespaces of its own: a command runs after its model has asked for it. The container is the boundary.',
     'It has nothing to resume before its first conversation.',
     'It ignores NODE_EXTRA_CA_CERTS and reads SSL_CERT_FILE.',
   ],

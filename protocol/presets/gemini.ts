@@ -18,6 +18,7 @@ export const gemini: Preset = {
   endpoint: { baseUrl: 'GOOGLE_GEMINI_BASE_URL', key: 'GEMINI_API_KEY' },
   credential: { name: 'gemini', env: {} },
   env: {},
+  asking: null,
   hosts: {
     model: ['generativelanguage.googleapis.com'],
     unasked: ['play.googleapis.com'],

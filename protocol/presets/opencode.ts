@@ -37,6 +37,11 @@ export const opencode: Preset = {
     },
   },
   env: { OPENCODE_DISABLE_MODELS_FETCH: '1', OPENCODE_DISABLE_AUTOUPDATE: '1' },
+  // By itself it asks for almost nothing.
+  asking: {
+    ask: { OPENCODE_PERMISSION: JSON.stringify({ edit: 'ask', bash: 'ask' }) },
+    allow: {},
+  },
   hosts: {
     model: ['opencode.ai'],
     unasked: ['registry.npmjs.org', 'models.opencode.ai'],
@@ -44,6 +49,7 @@ export const opencode: Preset = {
   quirks: [
     'Another endpoint is a provider in opencode.json, with apiKey: "{env:NAME}".',
     'It asks the npm registry at each start.',
+    'OPENCODE_PERMISSION overrides `permission` in its configuration. The preset has it ask before it edits a file or runs a command, unless the profile says `permissions: allow`.',
     'Its package needs its install script.',
     'It serves an API without a password on its loopback, through which any process of the sandbox can approve its requests.',
   ],

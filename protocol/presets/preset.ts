@@ -41,6 +41,10 @@ export const PresetSchema = z.strictObject({
   }),
   /** Variables that quieten it or that it needs in a sandbox. */
   env: z.record(z.string(), z.string()),
+  /** Variables, over ACP, with which it asks before it edits or runs something (null: it does so anyway), and with which it asks nothing. */
+  asking: z
+    .strictObject({ ask: z.record(z.string(), z.string()), allow: z.record(z.string(), z.string()) })
+    .nullable(),
   /** Hosts that it calls: for its model, and without being asked. */
   hosts: z.strictObject({ model: z.array(z.string()), unasked: z.array(z.string()) }),
   quirks: z.array(z.string()),

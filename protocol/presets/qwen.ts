@@ -18,6 +18,7 @@ export const qwen: Preset = {
   endpoint: { baseUrl: 'OPENAI_BASE_URL', key: 'OPENAI_API_KEY' },
   credential: { name: 'openai', env: { OPENAI_MODEL: 'gpt-5' } },
   env: {},
+  asking: null,
   hosts: { model: ['dashscope.aliyuncs.com'], unasked: [] },
   quirks: [
     'The model is named in OPENAI_MODEL.',

@@ -1,6 +1,6 @@
 // The way of a new user with each example as it is: deploy, set the key, run. No image is built by hand, and the key is nowhere afterwards.
 import { execFileSync } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { appendFile, cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -35,16 +35,21 @@ const ShownSchema = z.object({ session: z.object({ id: z.string() }) });
 
 const PermissionsSchema = z.object({ permissions: z.array(z.looseObject({ id: z.string() })) });
 
-/** A turn whose questions are all answered with yes. */
-async function runAllowed(home: TestHome, name: string, prompt: string): Promise<void> {
+/** A turn whose questions are all answered with yes. Returns how many there were. */
+async function runAllowed(home: TestHome, name: string, prompt: string): Promise<number> {
+  let asked = 0;
   const ended = new AbortController();
   const run = home.runOk(['run', name, prompt]).finally(() => ended.abort());
   while (!ended.signal.aborted) {
     const { permissions } = PermissionsSchema.parse(await home.runJson(['permission', 'list']));
-    for (const { id } of permissions) await home.run(['permission', 'answer', id, 'allow']);
+    for (const { id } of permissions) {
+      asked += 1;
+      await home.run(['permission', 'answer', id, 'allow']);
+    }
     await sleep(200, undefined, { signal: ended.signal }).catch(() => undefined);
   }
   await run;
+  return asked;
 }
 
 const isRoot = process.getuid?.() === 0;
@@ -80,7 +85,7 @@ describe.each(AGENTS)('the example $name', ({ name, service }) => {
       await home.runOk(['policy', 'allow', 'default', `${MODEL_ADDRESS}:443`]);
       expect(await home.runOk(['run', name, 'Please note WORD<plum>.'])).toContain('The word is plum.');
       expect(await home.runOk(['run', name, 'Which word?'])).toContain('The word is plum.');
-      await runAllowed(home, name, 'RUN<touch made>');
+      expect(await runAllowed(home, name, 'RUN<touch made>')).toBeGreaterThan(0);
       expect(await home.runOk(['workspace', 'ls', 'default'])).toContain('made');
       expect(model.keys.some((sent) => sent.endsWith(SECRET))).toBe(true);
 
@@ -97,6 +102,16 @@ describe.each(AGENTS)('the example $name', ({ name, service }) => {
       const shown = execFileSync('docker', ['image', 'inspect', image]);
       const history = execFileSync('docker', ['image', 'history', '--no-trunc', image]);
       expect(formsIn(Buffer.concat([shown, history]), SECRET)).toEqual([]);
+
+      // Whoever allows everything is asked for nothing, and the command runs all the same.
+      const allowing = join(folder, 'allowing');
+      await cp(join(EXAMPLES, name), allowing, { recursive: true });
+      await appendFile(join(allowing, 'holdfast.yaml'), 'permissions: allow\n');
+      await home.runOk(['deploy', allowing]);
+      await home.runOk(['session', 'create', name, '--name', 'unasked']);
+      await home.runOk(['policy', 'allow', 'unasked', `${MODEL_ADDRESS}:443`]);
+      await home.runOk(['run', name, 'RUN<touch made>', '--session', 'unasked', '--timeout', '60']);
+      expect(await home.runOk(['workspace', 'ls', 'unasked'])).toContain('made');
     },
     900_000,
   );

@@ -62,7 +62,6 @@ const AGENTS: readonly RealAgent[] = [
       'opencode.json': JSON.stringify({
         model: 'ours/scripted',
         small_model: 'ours/scripted',
-        permission: { bash: 'ask' },
         provider: {
           ours: {
             npm: '@ai-sdk/openai-compatible',

@@ -25,7 +25,6 @@ const ItemSchema = z.looseObject({ type: z.string().default('message'), role: z.
 const ToolSchema = z.looseObject({
   type: z.string().default('function'),
   name: z.string().default(''),
-  description: z.string().default(''),
   parameters: z.looseObject({ properties: z.record(z.string(), z.looseObject({})).default({}) }).optional(),
 });
 /** The models of Codex get their tools as an item of the conversation, in groups. */
@@ -206,6 +205,7 @@ function completeResponses(body: string, response: ServerResponse): void {
     input.slice(last + 1).some(({ type }) => type.endsWith('_output')),
   );
   const id = String(Date.now());
+  const isRestricted = input.some((one) => textOfItem(one).includes('<file_system type="restricted">'));
   const item =
     call === undefined
       ? {
@@ -214,7 +214,7 @@ function completeResponses(body: string, response: ServerResponse): void {
           id: `msg_${id}`,
           content: [{ type: 'output_text', text: text ?? '' }],
         }
-      : { id: `fc_${id}`, call_id: `call_${id}`, ...callOf(call, tools) };
+      : { id: `fc_${id}`, call_id: `call_${id}`, ...callOf(call, tools, isRestricted) };
   response.writeHead(200, { 'content-type': 'text/event-stream' });
   const event = (type: string, data: object): void =>
     void response.write(`event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`);
@@ -230,13 +230,20 @@ function toolsOfItem(item: z.infer<typeof ItemSchema>): z.infer<typeof ToolSchem
   return (ToolGroupsSchema.safeParse(item).data?.tools ?? []).flatMap((group) => group.tools);
 }
 
-/** A call of the shell tool; where the agent offers no more than a tool that runs JavaScript, a script that calls it. */
-function callOf(call: NonNullable<Step['call']>, tools: readonly z.infer<typeof ToolSchema>[]): object {
+/**
+ * A call of the shell tool; where the agent offers no more than a tool that runs JavaScript, a script that calls it. `isRestricted`:
+ * by a sandbox of the agent's own.
+ */
+function callOf(
+  call: NonNullable<Step['call']>,
+  tools: readonly z.infer<typeof ToolSchema>[],
+  isRestricted: boolean,
+): object {
   const script = tools.find(({ type, name }) => type === 'custom' && name === call.name);
   if (script === undefined)
     return { type: 'function_call', name: call.name, arguments: JSON.stringify(shellInput(call, tools)) };
   const { command: cmd = '' } = CommandSchema.parse(call.input);
-  const escalated = script.description.includes('require_escalated')
+  const escalated = isRestricted
     ? { sandbox_permissions: 'require_escalated', justification: 'as the prompt says' }
     : {};
   const input = `text(await tools.exec_command(${JSON.stringify({ cmd, ...escalated })}));`;

@@ -38,7 +38,7 @@ describe.each(PRESET_NAMES)('the preset %s', (name) => {
       state: preset.state,
       caches: preset.caches,
     });
-    expect(profile.env).toEqual(preset.env);
+    expect(profile.env).toEqual({ ...preset.env, ...preset.asking?.ask });
     expect(StoredProfileSchema.parse(JSON.parse(JSON.stringify(profile)))).toEqual(profile);
   });
 });
@@ -56,14 +56,25 @@ describe('own fields', () => {
     const profile = checkProfile(
       'name: one\nagent: { preset: opencode }\nenv: { OPENCODE_DISABLE_AUTOUPDATE: "0", A: b }\n',
     );
-    expect(profile.env).toEqual({ ...PRESETS.opencode.env, OPENCODE_DISABLE_AUTOUPDATE: '0', A: 'b' });
+    expect(profile.env).toMatchObject({ ...PRESETS.opencode.env, OPENCODE_DISABLE_AUTOUPDATE: '0', A: 'b' });
   });
 
   test('Codex asks whom `permissions` names, unless the profile chooses its mode', () => {
     const modeOf = (env: string) =>
       checkProfile(`name: one\nagent: { preset: codex }\n${env}`).env?.['INITIAL_AGENT_MODE'];
     expect(modeOf('env: { A: b }\n')).toBe('read-only');
+    expect(modeOf('permissions: { rules: [{ kind: read, answer: allow }] }\n')).toBe('read-only');
+    expect(modeOf('permissions: allow\n')).toBe('agent-full-access');
+    expect(modeOf('snapshots: required\n')).toBe('agent-full-access');
+    expect(modeOf('snapshots: required\npermissions: ask\n')).toBe('read-only');
     expect(modeOf('env: { INITIAL_AGENT_MODE: agent-full-access }\n')).toBe('agent-full-access');
+  });
+
+  test('OpenCode asks before it acts, unless everything is allowed or one program runs per turn', () => {
+    const askingOf = (text: string) => checkProfile(`name: one\n${text}`).env?.['OPENCODE_PERMISSION'];
+    expect(askingOf('agent: { preset: opencode }\n')).toBe('{"edit":"ask","bash":"ask"}');
+    expect(askingOf('agent: { preset: opencode }\npermissions: allow\n')).toBeUndefined();
+    expect(askingOf('agent: { preset: opencode, protocol: command }\n')).toBeUndefined();
   });
 
   test.each([
