@@ -1,7 +1,7 @@
 import { HoldfastError } from '../protocol/errors.ts';
 import type { ErrorCode } from '../protocol/errors.ts';
 import type { Style } from './render/style.ts';
-import { sanitizeLine, sanitizeLines } from './render/text.ts';
+import { quoteForShell, sanitizeLine, sanitizeLines } from './render/text.ts';
 
 export const EXIT = { done: 0, failed: 1, usage: 2, cancelled: 130 } as const;
 
@@ -39,6 +39,32 @@ export function describeFailure(error: unknown): Failure {
     line: `error ${failure.code}: ${sanitizeLines(failure.sentence)}`,
     exitCode: exitCodeOf(failure.code),
   };
+}
+
+/** What a person called the things that the advice of an error names in capitals, as in `holdfast review SESSION`. */
+export interface Named {
+  readonly SESSION?: string | undefined;
+  readonly TURN?: string | undefined;
+}
+
+/** The error with these names in the commands of its advice, so that they can be run as they are. */
+export function withNames(error: unknown, named: Named): unknown {
+  if (!(error instanceof HoldfastError) || error.next === undefined) return error;
+  const { code, message, why, details } = error;
+  const next = error.next.replaceAll(/`holdfast [^`]*`/g, (command) =>
+    command.replaceAll(/\b(?:SESSION|TURN)\b/g, (word) => {
+      const name = named[word as keyof Named];
+      return name === undefined ? word : quoteForShell(name);
+    }),
+  );
+  return next === error.next
+    ? error
+    : new HoldfastError(code, message, {
+        next,
+        cause: error,
+        ...(why === undefined ? {} : { why }),
+        ...(details === undefined ? {} : { details }),
+      });
 }
 
 function exitCodeOf(code: ErrorCode): number {

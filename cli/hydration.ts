@@ -24,11 +24,11 @@ export async function waitForFiles(context: Context, { id, name }: Session): Pro
 
 /** Prints that a session has been created. */
 export async function printCreated(context: Context, session: Session): Promise<void> {
-  const { id, name, hydration } = session;
+  const { id, name, profile, hydration } = session;
   await context.print(`${context.style.bold(sanitizeLine(name))} created: ${id}`);
   if (hydration !== null)
     await context.print(
       'Its files are being copied in the background. Whatever uses the workspace waits for them.',
     );
-  await context.printHint(`Run a turn: holdfast prompt ${quoteForShell(name)} '…'`);
+  await context.printHint(`Run a turn: holdfast prompt ${quoteForShell(`${profile}/${name}`)} '…'`);
 }

@@ -34,8 +34,7 @@ import { registerWorkspace } from './commands/workspace.ts';
 import { createStyle } from './render/style.ts';
 import { versionLine } from './version.ts';
 
-const INTRODUCTION = `Persistent, safe, inspectable workspaces for AI coding agents. Each session owns a /workspace that outlives
-its containers. The supervisor starts automatically on first use.`;
+const INTRODUCTION = `Persistent, safe, inspectable workspaces for AI coding agents. Each session owns a /workspace that outlives its containers. The supervisor starts automatically on first use.`;
 
 const AFTER = `
 Start here:

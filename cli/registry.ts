@@ -1,7 +1,7 @@
 import { Option } from 'commander';
 import type { Command } from 'commander';
 import type { Context } from './context.ts';
-import { notInThisVersion } from './failure.ts';
+import { notInThisVersion, withNames } from './failure.ts';
 
 /** Options that every command has. */
 export interface CommonOptions {
@@ -91,8 +91,21 @@ export class Registry {
     command.action(async (...given: unknown[]) => {
       const options = given.at(-2) as Options & CommonOptions;
       const operands = given.slice(0, -2) as unknown as Operands;
-      await this.#run(options, (context) => action(context, options, ...operands));
+      const named = { SESSION: this.#sessionOf(command, operands) };
+      await this.#run(options, async (context) => {
+        try {
+          return await action(context, options, ...operands);
+        } catch (error) {
+          throw withNames(error, named);
+        }
+      });
     });
+  }
+
+  /** What the person called the session of a command. */
+  #sessionOf(command: Command, operands: readonly unknown[]): string | undefined {
+    const name = operands[this.operandsOf(command).indexOf('session')];
+    return typeof name === 'string' ? name : undefined;
   }
 
   /** Registers commands that a later version will have. Running one fails with `not_supported`. */

@@ -3,7 +3,7 @@ import { errorFromWire } from '../protocol/error-data.ts';
 import { HoldfastError } from '../protocol/errors.ts';
 import type { Turn, TurnStatus } from '../protocol/entities.ts';
 import type { Context } from './context.ts';
-import { EXIT, describeFailure, colorFailure } from './failure.ts';
+import { EXIT, describeFailure, colorFailure, withNames } from './failure.ts';
 import { pullOutput } from './follow-turn.ts';
 import { formatJson, escapeJsonText } from './render/json.ts';
 import { sanitizeLines } from './render/text.ts';
@@ -76,7 +76,8 @@ async function reportTurnFailure(context: Context, turn: Turn): Promise<void> {
           `${turn.turnId} ended as ${turn.status}`,
         )
       : errorFromWire(error.message, error.data);
-  await context.printNote(colorFailure(describeFailure(failure).line, style));
+  const named = withNames(failure, { SESSION: turn.sessionId, TURN: turn.turnId });
+  await context.printNote(colorFailure(describeFailure(named).line, style));
 }
 
 /** The value that a handler returned. Large values are stored as artifacts. */

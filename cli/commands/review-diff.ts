@@ -67,6 +67,7 @@ async function linesOf(
       size > MAX_WHOLE_TEXT ? null : await textOf(context, session, file.path, isNew ? 'target' : 'base');
     if (text !== null) return [...header, ...formatWholeText(isNew ? '+' : '-', text, style)];
   }
+  if (file.type === 'directory') return [...header, style.dim('a folder, decided as a whole')];
   const size = (bytes: number | null): string => (bytes === null ? 'nothing' : formatSize(bytes));
   return [...header, style.dim(`${size(file.oldBytes)} → ${size(file.newBytes)}, decided as a whole`)];
 }

@@ -65,7 +65,10 @@ export function registerReview(registry: Registry): void {
       const { style, stdout } = context;
       await context.print(...formatReviewFiles(files, { style, width: stdout.columns }));
       if (files.length === 0) await context.print(formatReviewCounts(opened));
-      else await context.printHint(formatReviewCounts(opened));
+      else {
+        await context.printHint(formatReviewCounts(opened));
+        await hintNextStep(context, session, opened);
+      }
     }
     return undefined;
   });
@@ -119,7 +122,11 @@ function registerDecide(registry: Registry, review: ReturnType<Registry['group']
           ? 'accept paths, folders or hunks (PATH:HUNK,HUNK)'
           : 'reject paths, folders or hunks (PATH:HUNK,HUNK), and restore their base in the workspace',
       operands: ['session'],
-      examples: [`holdfast review ${verdict} default src`, `holdfast review ${verdict} default --all`],
+      examples: [
+        `holdfast review ${verdict} default src`,
+        `holdfast review ${verdict} default src/main.ts:8f8d76af`,
+        `holdfast review ${verdict} default --all`,
+      ],
     })
     .option('--all', 'all undecided changes');
   registry.setAction(
@@ -138,6 +145,7 @@ function registerDecide(registry: Registry, review: ReturnType<Registry['group']
         await context.print(`${pluralize(outcome.decided, 'path')} ${what}`);
         await context.printHint(formatReviewCounts(outcome.review));
         await context.printHint(`Undo: holdfast review undo ${quoteForShell(session)}`);
+        if (outcome.review.counts.toReview === 0) await hintNextStep(context, session, outcome.review);
       }
       return undefined;
     },
@@ -160,6 +168,14 @@ function registerWithdraw(registry: Registry, review: ReturnType<Registry['group
     }
     return undefined;
   });
+}
+
+/** What a person does next with a review that has changes. */
+async function hintNextStep(context: Context, session: string, { counts }: Review): Promise<void> {
+  const name = quoteForShell(session);
+  if (counts.toReview > 0) await context.printHint(`Read them: holdfast review diff ${name}`);
+  else if (counts.accepted + counts.partial > 0)
+    await context.printHint(`Bring what you accepted into your repository: holdfast handoff ${name}`);
 }
 
 interface Outcome {
@@ -198,6 +214,8 @@ async function decidePaths(
 }
 
 const HUNKS = /^(?<path>.+):(?<hunks>[0-9a-f]{8}(?:,[0-9a-f]{8}){0,999})$/s;
+/** A path that is followed by something else. */
+const FOLLOWED = /^(?<path>.+):[^:/]*$/s;
 
 /** What a word of the command line names: a path, all paths below a folder, or hunks of a path. */
 export function decisionsOf(typed: string, files: readonly ReviewFile[]): Decision[] {
@@ -210,6 +228,13 @@ export function decisionsOf(typed: string, files: readonly ReviewFile[]): Decisi
     const file = files.find((one) => one.path === whole);
     if (file !== undefined) return [{ path: whole, seen: file.id, hunks: hunks.split(',') }];
   }
+  const { path: named } = FOLLOWED.exec(typed)?.groups ?? {};
+  const meant = named === undefined ? undefined : parseWorkspacePath(named);
+  if (meant !== undefined && files.some((file) => file.path === meant))
+    throw new HoldfastError('invalid_params', `${sanitizeLine(typed)} does not name a hunk`, {
+      why: 'a hunk is named by the eight characters after its @@, and several by a list with commas',
+      next: `see them with \`holdfast review diff SESSION ${quoteForShell(sanitizeLine(named ?? ''))}\``,
+    });
   throw new HoldfastError('not_found', `${sanitizeLine(typed)} is not part of the review`, {
     why: 'it does not differ from the base',
     next: 'see `holdfast review SESSION`',

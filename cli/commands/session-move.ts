@@ -129,7 +129,9 @@ async function report(
   if (leftover !== null) await context.printNote(sanitizeLine(leftover.sentence));
   await context.printHint('Sign-in files and network rules of the session stayed behind as well.');
   const where = target === null ? '' : ` --host ${target}`;
-  await context.printHint(`Go on with it: holdfast prompt ${quoteForShell(session.name)}${where} '…'`);
+  await context.printHint(
+    `Go on with it: holdfast prompt ${quoteForShell(`${session.profile}/${session.name}`)}${where} '…'`,
+  );
 }
 
 async function abort(context: Context, session: string): Promise<void> {

@@ -155,7 +155,7 @@ async function resume(
   const { session, sandbox, timings, undo } = result;
   const how = `${sandbox.case}, ${formatDuration(timings.dispatchMs)}`;
   await context.print(`${context.style.bold(sanitizeLine(session.name))} is ${session.status} (${how})`);
-  const name = quoteForShell(session.name);
+  const name = quoteForShell(reference);
   if (undo === null) await context.printHint(`Look inside: holdfast exec ${name} -- ls -la`);
   else if (session.persistent) await context.printHint(`Undo: holdfast snapshot restore ${name} ${undo}`);
   // Nothing is restored into an ephemeral session.

@@ -93,7 +93,9 @@ function registerImport(registry: Registry, group: Command): void {
       `${context.style.bold(sanitizeLine(session.name))} (${session.id}): ${pluralize(snapshot.files, 'file')}, ${pluralize(events, 'event')}`,
     );
     if (!signedBy.own) await context.printHint(`Signed by the home ${signedBy.home}`);
-    await context.printHint(`Go on with it: holdfast prompt ${quoteForShell(session.name)}`);
+    await context.printHint(
+      `Go on with it: holdfast prompt ${quoteForShell(`${session.profile}/${session.name}`)} '…'`,
+    );
     return undefined;
   });
 }
