@@ -480,9 +480,13 @@ function lostOutcome({ termination }: TurnState, { why, limits }: AgentExit): Tu
   return termination === null ? sandboxLostOutcome(why, limits) : terminatedOutcome(termination, null);
 }
 
-function checkDeadline(state: TurnState, { now, isPaused }: Clock): TurnState {
-  const pausedMs = state.pausedMs + (isPaused ? Math.max(0, now - state.checkedAt) : 0);
-  const checked = { ...state, pausedMs, checkedAt: now };
+/** The limit is time in which the turn could work: the time of a pause, of a machine that sleeps, and of a clock that is set is not. */
+function checkDeadline(state: TurnState, { now, monotonic, isPaused }: Clock): TurnState {
+  const passed = now - state.checkedAt;
+  const awake = state.checkedMonotonic === null ? Math.max(0, passed) : monotonic - state.checkedMonotonic;
+  const uncounted = isPaused ? passed : state.deadline === null ? 0 : passed - awake;
+  const pausedMs = state.pausedMs + uncounted;
+  const checked = { ...state, pausedMs, checkedAt: now, checkedMonotonic: monotonic };
   const { deadline } = state;
   return deadline !== null && now >= deadline + pausedMs ? terminate(checked, 'timeout') : checked;
 }

@@ -56,9 +56,14 @@ export interface TurnState {
   readonly isWaitingForSpace: boolean;
   /** ms since 1970; null before the turn has started. */
   readonly deadline: number | null;
-  /** How long the session has been paused, which the deadline does not count, up to `checkedAt` (ms since 1970). */
+  /**
+   * What the deadline does not count, up to `checkedAt` (ms since 1970): how long the session has been paused and the machine has slept,
+   * and by how much its clock was set, which may be less than 0.
+   */
   readonly pausedMs: number;
   readonly checkedAt: number;
+  /** The same moment on the monotonic clock; null before the first check of this supervisor. */
+  readonly checkedMonotonic: number | null;
   /** Since when the request waits for the runner, ms of the monotonic clock. */
   readonly waitingSince: number | null;
   /** Sandboxes that did not pick up the turn. */
@@ -174,6 +179,7 @@ export function initialState(
     deadline: turn.startedAt === null ? null : turn.startedAt + turn.timeoutMs,
     pausedMs,
     checkedAt: now,
+    checkedMonotonic: null,
     waitingSince: null,
     refusals: 0,
     replacement: null,

@@ -534,6 +534,24 @@ describe('a turn that is terminated', () => {
     });
   });
 
+  test.each([
+    ['the machine sleeps for a night', 9 * 3_600_000],
+    ['its clock is set forward by days', 3 * 86_400_000],
+    ['its clock is set back by days', -3 * 86_400_000],
+  ])('by its deadline, of which nothing is lost or won when %s', (_, jump) => {
+    const set = (ms: number) => at(ms, { now: START + ms + jump });
+    const jumped = walk(
+      storing(RUNNING),
+      [STORED, at(10_000)],
+      [report(RUNNING), set(10_000)],
+      [STORED, set(10_000)],
+    );
+    expect(jumped.state.termination).toBeNull();
+    const before = walk(jumped.state, [report(RUNNING), set(TIMEOUT_MS - 1)], [STORED, set(TIMEOUT_MS - 1)]);
+    expect(before.work).toMatchObject({ do: 'report' });
+    expect(walk(before.state, [report(RUNNING), set(TIMEOUT_MS)]).state.termination).toBe('timeout');
+  });
+
   test('by too much output: at once where more is there than may be stored, else when it runs on', () => {
     const cut: Observation = { saw: 'stored', isComplete: false, isOverLimit: true };
     const over: Observation = { saw: 'stored', isComplete: true, isOverLimit: true };
