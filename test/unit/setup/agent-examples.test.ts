@@ -30,7 +30,7 @@ test.each(PRESET_NAMES)('%s: short, valid, installs its agent, and names its key
   expect(profile.image).toBeUndefined();
   expect(profile.agent).toMatchObject({ preset: name, command: preset.acp, state: preset.state });
   expect(profile.credentials).toEqual([preset.credential.name]);
-  expect(profile.env).toEqual({ ...preset.env, ...preset.credential.env });
+  expect(profile.env).toEqual({ ...preset.env, ...preset.asking?.ask, ...preset.credential.env });
   expect(text).toContain(`holdfast secret set ${CREDENTIAL_PRESETS[preset.credential.name].secret}`);
   const complete = await withProjectPackages(profile, join(EXAMPLES, name));
   expect(complete.profile.setup?.packages).toEqual({ npm: preset.packages });
