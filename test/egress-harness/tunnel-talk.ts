@@ -1,4 +1,5 @@
 import { duplexPair } from 'node:stream';
+import { setImmediate } from 'node:timers/promises';
 import { TunnelDecoder, tunnelHeader } from '../../protocol/wire/tunnel-frames.ts';
 import { Tunnel } from '../../supervisor/egress/tunnel.ts';
 import type { Dice } from './fuzz-requests.ts';
@@ -41,6 +42,8 @@ export async function talk(
   } finally {
     clearTimeout(late);
     theirs.destroy();
+    // Pairs of streams never leave the queue of ticks: without this, a million requests would let no other half be destroyed.
+    await setImmediate();
   }
   return Buffer.concat(parts).toString('latin1');
 }

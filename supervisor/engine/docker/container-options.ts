@@ -20,8 +20,15 @@ const HELPER_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER'];
 /** Below the daemon's own limit on all machines seen: raising it would require a privilege that a daemon may lack. */
 const OPEN_FILES = 16384;
 
+/** A process with secrets that crashes writes its memory nowhere: not beside itself, and not to a program of the host. */
+const NO_CORE = { Name: 'core', Soft: 0, Hard: 0 };
+
 /** Options of every container: no privileges, our own filter of system calls, only mounts are writable, nothing goes to the host's log. */
-function hardened(memoryBytes: number, pids: number): NonNullable<ContainerCreateOptions['HostConfig']> {
+function hardened(
+  memoryBytes: number,
+  pids: number,
+  hasSecrets = false,
+): NonNullable<ContainerCreateOptions['HostConfig']> {
   return {
     CapDrop: ['ALL'],
     SecurityOpt: ['no-new-privileges:true', `seccomp=${SECCOMP_PROFILE}`],
@@ -33,7 +40,7 @@ function hardened(memoryBytes: number, pids: number): NonNullable<ContainerCreat
     Memory: memoryBytes,
     MemorySwap: memoryBytes,
     PidsLimit: pids,
-    Ulimits: [{ Name: 'nofile', Soft: OPEN_FILES, Hard: OPEN_FILES }],
+    Ulimits: [{ Name: 'nofile', Soft: OPEN_FILES, Hard: OPEN_FILES }, ...(hasSecrets ? [NO_CORE] : [])],
   };
 }
 
@@ -128,7 +135,7 @@ export function agentOptions(
     ...endsWithTerm(labels, 10),
     ...(network === 'none' ? { Hostname: 'sandbox' } : {}),
     HostConfig: {
-      ...hardened(memoryBytes, pids),
+      ...hardened(memoryBytes, pids, spec.hasSecretsFolder),
       NanoCpus: Math.round(cpus * 1e9),
       ...placed(spec, mounts, network),
       Tmpfs: {
@@ -168,7 +175,7 @@ export function setupOptions(
     WorkingDir: '/',
     ...endsWithTerm(labels, 1),
     HostConfig: {
-      ...hardened(memoryBytes, pids),
+      ...hardened(memoryBytes, pids, true),
       ReadonlyRootfs: false,
       CapAdd: SETUP_CAPABILITIES,
       NanoCpus: Math.round(cpus * 1e9),

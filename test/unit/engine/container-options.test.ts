@@ -1,5 +1,9 @@
 import { expect, test } from 'vitest';
-import { agentOptions, sidecarOptions } from '../../../supervisor/engine/docker/container-options.ts';
+import {
+  agentOptions,
+  setupOptions,
+  sidecarOptions,
+} from '../../../supervisor/engine/docker/container-options.ts';
 import type { SandboxSpec } from '../../../supervisor/engine/port.ts';
 
 const MIB = 2 ** 20;
@@ -27,4 +31,12 @@ test('/tmp of an agent is half of its memory, and counts in it; that of a sideca
   const sidecar = sidecarOptions(spec(1), 'side', [], 'none', {}).HostConfig;
   expect(sidecar?.Tmpfs?.['/tmp']).toContain(`size=${String(64 * MIB)}`);
   expect(sidecar?.Memory).toBeLessThanOrEqual(512 * MIB);
+});
+
+test('only what has secrets of a setup leaves no core dump: programs of a session may be debugged', () => {
+  const core = { Name: 'core', Soft: 0, Hard: 0 };
+  const limits = (options: ReturnType<typeof agentOptions>) => options.HostConfig?.Ulimits;
+  expect(limits(setupOptions(spec(1), [], 'none', {}))).toContainEqual(core);
+  expect(limits(agentOptions({ ...spec(1), hasSecretsFolder: true }, [], 'none', {}))).toContainEqual(core);
+  expect(limits(agentOptions(spec(1), [], 'none', {}))).not.toContainEqual(core);
 });
