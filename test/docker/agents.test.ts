@@ -64,7 +64,7 @@ describe('agents that stay, in containers (A1, A2)', { timeout: 120_000 }, () =>
     expect((await events(first.sessionId, 'agent.connected')).map(({ how }) => how)).toEqual(['new', 'warm']);
   });
 
-  test('a permission waits over kill -9 of the supervisor, and its answer lets the agent go on', async () => {
+  test('a permission waits over kill -9 of the supervisor, and its answer lets the agent continue', async () => {
     await deploy('asks', '');
     const { sessionId, turnId } = await start('asks', 'say before', 'permission make', 'say after');
     await waitUntil('the agent asks', async () => (await waiting(sessionId)).length === 1, 60_000);
@@ -94,7 +94,7 @@ describe('agents that stay, in containers (A1, A2)', { timeout: 120_000 }, () =>
     expect(await run('kills', 'count')).toMatchObject({ sessionId, output: 'prompt 2' });
   });
 
-  test('cancel kills everything that the agent started, and the next prompt goes on with its memory', async () => {
+  test('cancel kills everything that the agent started, and the next prompt continues with its memory', async () => {
     await deploy('cancels', ', --resume', 'permissions: allow\n');
     const { sessionId, turnId } = await start(
       'cancels',
@@ -121,7 +121,7 @@ describe('agents that stay, in containers (A1, A2)', { timeout: 120_000 }, () =>
     expect((await events(sessionId, 'agent.connected')).map(({ how }) => how)).toEqual(['new', 'loaded']);
   });
 
-  test('L6: an expired session whose agent has forgotten everything is told its history; the workspace is there', async () => {
+  test('L6: an expired session whose agent has forgotten everything gets its history; the workspace is there', async () => {
     await deploy('expires', '', 'idle: { pause: 1s, stop: 2s, expire: 3s }\n');
     const { sessionId } = await run('expires', 'say the number is 42', 'write notes.txt kept');
     await waitUntil(

@@ -29,7 +29,7 @@ describe('the examples, as a person runs them', () => {
   };
   const destroySandbox = (sessionId: string) => home.runOk(['session', 'stop', sessionId]);
 
-  test('counter goes on counting although its sandbox is destroyed after each turn', async () => {
+  test('counter keeps counting although its sandbox is destroyed after each turn', async () => {
     await deploy('counter');
     for (const count of [1, 2, 3]) {
       const turn = await run('counter', {});
@@ -81,7 +81,7 @@ describe('the examples, as a person runs them', () => {
     expect((await run('sqlite-log', { message: 'two' })).output).toEqual({ total: 2, last: 'two' });
   });
 
-  test('research-state goes on at the stage where the last sandbox stopped', async () => {
+  test('research-state continues at the stage where the last sandbox stopped', async () => {
     await deploy('research-state');
     const first = await run('research-state', { topic: 'tides' });
     expect(first.output).toEqual({ topic: 'tides', done: ['collect'], next: 'read' });

@@ -43,7 +43,7 @@ describe('the error of a turn names the exhausted resource', () => {
     expect(limitsOf(after)).toBeUndefined();
   });
 
-  test('processes, of a command; the session goes on', async () => {
+  test('processes, of a command; the session continues', async () => {
     const turn = await run('sh', 'for n in $(seq 200); do sleep 2 & done; wait; exit 5');
     expect(turn.status).toBe('failed');
     expect(limitsOf(turn)).toEqual(['processes']);

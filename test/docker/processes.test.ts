@@ -45,7 +45,7 @@ async function readAll(
   }
 }
 
-test('a conversation with a process goes on over the deaths of sidecars, each line once', async () => {
+test('a conversation with a process continues over the deaths of sidecars, each line once', async () => {
   const pair = await bench.createPair();
   const channel = channelOf(pair);
   const id = await start(channel, 'while read -r line; do echo "got $line"; done; exit 6');

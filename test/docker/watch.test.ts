@@ -42,7 +42,7 @@ describe('watching and searching through the supervisor', () => {
     return { subscription, mode, mine, told };
   }
 
-  test('the agent writes, the client hears; nothing after unwatch', async () => {
+  test('the agent writes, the client is notified; not after unwatch', async () => {
     const { subscription, mode, told } = await watching('/workspace', ['**/skipped/**']);
     expect(mode).toBe('inotify');
     await home.runOk(['run', 'watched', 'mkdir skipped new; echo 1 > skipped/x; echo 1 > new/y; mv b c']);
@@ -61,7 +61,7 @@ describe('watching and searching through the supervisor', () => {
     expect(told()).toHaveLength(before);
   });
 
-  test('it goes on while the agent is paused, after it is killed, and over a killed sidecar with an overflow', async () => {
+  test('it continues while the agent is paused, after it is killed, and over a killed sidecar with an overflow', async () => {
     const { subscription, mine, told } = await watching();
     await home.runOk(['session', 'pause', session]);
     writeFileSync(join(workspace, 'while-paused'), '1');

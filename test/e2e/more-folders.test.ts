@@ -40,7 +40,7 @@ async function running(home: TestHome): Promise<number> {
   return terminals.filter(({ status }) => status === 'running').length;
 }
 
-test('the first folder of an empty window is the session’s; what went on before goes on', async () => {
+test('the first folder of an empty window is the session’s; what went on before continues', async () => {
   const home = await TestHome.create();
   try {
     const id = await made(home);

@@ -35,7 +35,7 @@ function sessionPage(): FrameLocator {
   return person.page.frameLocator('iframe.webview.ready').frameLocator('iframe');
 }
 
-test('a person follows a turn on the page of its session, reloads the window in the middle, and goes on', () =>
+test('a person follows a turn on the page of its session, reloads the window in the middle, and continues', () =>
   person.screenshotOnFailure('session-page', async () => {
     await person.runCommand('Agent: Open Session Page');
     const page = sessionPage();
@@ -101,7 +101,7 @@ test('the page survives the death of its supervisor, and may be opened before th
     await box.fill('');
   }));
 
-test('a permission is answered on the page, and the agent goes on', () =>
+test('a permission is answered on the page, and the agent continues', () =>
   person.screenshotOnFailure('session-page-permission', async () => {
     const project = await writeProject(home.projects, {
       'holdfast.yaml':

@@ -179,7 +179,7 @@ test('renaming, pinning and putting away, with keys and from the menu', () =>
     await person.sessionRow('over').first().waitFor();
   }, 'rename'));
 
-test('a number says how many turns have ended elsewhere, until one looks; another how many run', () =>
+test('a number says how many turns have ended elsewhere, until they are opened; another how many run', () =>
   told(async () => {
     const row = person.sessionRow('at-work').first();
     // VS Code draws it by style.

@@ -133,7 +133,7 @@ async function expectLostTurn(home: FaultHome, session: string, turn: string): P
 }
 
 describe.each(['shell', 'handler'] as const)('during a turn (%s), kill -9 of', (profile) => {
-  test('the supervisor: the turn goes on, and the next one has all of its output', async () => {
+  test('the supervisor: the turn continues, and the next one has all of its output', async () => {
     const home = await servedHome();
     const { session, turn } = await inTheMiddle(home, profile);
     await killSupervisor();
@@ -143,7 +143,7 @@ describe.each(['shell', 'handler'] as const)('during a turn (%s), kill -9 of', (
     await expectWholeTurn(home, session, turn);
   });
 
-  test('the sidecar: the turn goes on, and the next sidecar joins', async () => {
+  test('the sidecar: the turn continues, and the next sidecar joins', async () => {
     const home = await servedHome();
     const { session, turn } = await inTheMiddle(home, profile);
     const agent = await containerOf(home, session, 'agent');

@@ -113,7 +113,7 @@ test('whoever kills all it can reaches its own sandbox only; the next terminal t
   await victim.waitFor('alive');
 });
 
-test('keys that nobody takes wait without filling the memory, and the terminal can still be closed', async () => {
+test('keys that nobody reads wait without filling the memory, and the terminal can still be closed', async () => {
   const pair = await pairs.createPair();
   const screen = await Screen.open(() => pair.sidecar, {
     argv: ['bash', '-c', 'stty raw -echo; echo ready; exec sleep 600'],

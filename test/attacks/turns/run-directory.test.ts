@@ -93,7 +93,7 @@ done | sort -n | head -1 >pid
     }));
 });
 
-describe.concurrent('the files in which a turn tells its end', () => {
+describe.concurrent('the files in which a turn reports its end', () => {
   test.each([
     ['result is a folder', 'os.mkdir(d + "/result"); os._exit(0)'],
     ['exit is a folder', 'os.mkdir(d + "/exit"); os._exit(0)'],
@@ -215,7 +215,7 @@ describe.concurrent('the folders of the run directory', () => {
     }),
   );
 
-  test('a process that goes on removing everything is ended with its container, and the next turn works', () =>
+  test('a process that keeps removing everything is ended with its container, and the next turn works', () =>
     withShell(async (shell) => {
       const script = 'while :; do rm -rf /run/holdfast/turns /run/holdfast/worker; done';
       await shell(`(${script}) >/dev/null 2>&1 & sleep 1`);

@@ -140,7 +140,7 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
     },
   );
 
-  test('L2: an ephemeral profile without a session gets a throw-away, gone after its turn', async () => {
+  test('L2: an ephemeral profile without a session gets a temporary one, deleted after its turn', async () => {
     const one = await run('l3e', 'echo 1 > f');
     const two = await run('l3e', 'ls | wc -l');
     expect(two.sessionId).not.toBe(one.sessionId);

@@ -118,7 +118,7 @@ def handler(input):
     expect((await run('w4h')).output).toEqual([]);
   });
 
-  test('W5: workspace info tells where it lives; the host sees the same bytes; clean needs a yes', async () => {
+  test('W5: workspace info shows where it is stored; the host sees the same bytes; clean needs a yes', async () => {
     await home.runOk(['deploy', await writeProject(projects, shellProject('w5'))]);
     const { sessionId } = await run(
       'w5',

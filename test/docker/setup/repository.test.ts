@@ -77,7 +77,7 @@ setup: { egress: [{ host: "127.0.0.1:${origin.port}" }]${more} }
 }
 const at = (path: string) => `http://${HOST}:${origin.port}${path}`;
 
-test('a workspace begins with a clone, in which the agent can go on', async () => {
+test('a workspace begins with a clone, in which the agent can continue', async () => {
   const source = await project(
     'cloned',
     `url: "${at('/git/project.git')}"`,

@@ -383,7 +383,7 @@ describe('the first run', () => {
     await expect.poll(() => page.getByRole('button', { name: 'Start' }).isDisabled()).toBe(false);
   });
 
-  test('without Docker says so, and looks again', async () => {
+  test('without Docker says so, and checks again', async () => {
     const { page } = await open({ theme: 'contrast' });
     const why = 'Docker does not answer: no such file.';
     await harness.send(

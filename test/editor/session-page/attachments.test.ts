@@ -182,7 +182,7 @@ test('what is chosen while a paste is still read drops neither, and nothing is s
   });
 });
 
-test('a prompt has at most 20 files; a person is told what was left out, and the text survives', async () => {
+test('a prompt has at most 20 files; the page says what was left out, and the text survives', async () => {
   const { page: view } = await open({ answers: givenUploads().answers });
   await harness.send('state', state());
   await harness.send('begin', page([]));
@@ -208,7 +208,7 @@ test('a prompt has at most 20 files; a person is told what was left out, and the
   expect(await list.getByText('20.txt').count()).toBe(0);
 });
 
-test('an upload goes on while another part of the page is shown, and the box is as high as its text', async () => {
+test('an upload continues while another part of the page is shown, and the box is as high as its text', async () => {
   const { promise, resolve } = Promise.withResolvers<undefined>();
   const { page: view } = await open({ answers: givenUploads(promise).answers });
   await harness.send('state', state());

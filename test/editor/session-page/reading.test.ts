@@ -76,7 +76,7 @@ describe('a screen reader', () => {
     expect(places).toEqual(places.toSorted((a, b) => a - b));
   });
 
-  test('is told what is added, politely: a message when it is whole, and nothing of what is read again', async () => {
+  test('announces what is added, politely: a message when it is whole, and nothing of what is read again', async () => {
     const older = Array.from({ length: 100 }, (_, n) => message(n + 1, `Earlier ${n + 1}`));
     const view = await open({ height: 400, answers: { read: () => page(older) } });
     await harness.send('state', running());

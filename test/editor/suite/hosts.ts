@@ -112,7 +112,7 @@ export function defineHosts(): void {
       await waitUntil('writable', async () => !(await isReadonly('/workspace/kept')));
     });
 
-    it('moves here and back, and goes on at each place', async () => {
+    it('moves here and back, and continues at each place', async () => {
       const made = z
         .object({ session: z.object({ id: z.string() }) })
         .parse(await runHoldfast(['session', 'create', 'shell', '--name', 'moving', '--host', 'far']));
@@ -142,7 +142,7 @@ export function defineHosts(): void {
       await runHoldfast(['session', 'delete', back, '--force', '--host', 'far']);
     });
 
-    it('goes on while the host is updated', async () => {
+    it('continues while the host is updated', async () => {
       const version = await vscode.commands.executeCommand('holdfast.updateHost', 'far');
       assert.equal(version, (extension().packageJSON as { version: string }).version);
       await writeText('/workspace/updated', 'yes\n');

@@ -67,7 +67,7 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     expect(given.channel.started).toHaveLength(1);
   });
 
-  test('a new sandbox: the agent resumes, loads, or is told the conversation; a replay is not stored', async () => {
+  test('a new sandbox: the agent resumes, loads, or gets the conversation; a replay is not stored', async () => {
     for (const [flags, how] of [
       [['--resume', '--load'], 'resumed'],
       [['--load'], 'loaded'],
@@ -85,7 +85,7 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     }
   });
 
-  test('an agent that lost its memory is told the conversation, and the event says why', async () => {
+  test('an agent that lost its memory gets the conversation, and the event says why', async () => {
     const given = givenConversation({ flags: ['--load', '--resume'] });
     await given.outcome(await given.prompt('say first'));
     await given.replaceSandbox();
@@ -244,7 +244,7 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     expect(given.read('agent.chosen')).toEqual([]);
   });
 
-  test('a turn that has used its budget waits for a person, over a restart, and goes on or stops', async () => {
+  test('a turn that has used its budget waits for a person, over a restart, and continues or stops', async () => {
     const given = givenConversation({ permissions: 'allow', budget: { tokens: 1000, cost: null } });
     const first = await given.prompt('usage 1200', 'sleep 60000', 'say never');
     await until(() => given.waitingPermissions().length === 1);
@@ -270,7 +270,7 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     expect((await given.events.verify(SESSION)).ok).toBe(true);
   });
 
-  test('a permission waits for a person, is answered once, and the agent hears it', async () => {
+  test('a permission waits for a person, is answered once, and the agent receives it', async () => {
     const given = givenConversation();
     const turn = await given.prompt('permission npm test', 'say done');
     await until(() => given.waitingPermissions().length === 1);
@@ -699,7 +699,7 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     expect(given.said(next)).toBe('well');
   });
 
-  test('an agent that only logs is heard: its errors are stored and acknowledged', async () => {
+  test('an agent that only logs is read: its errors are stored and acknowledged', async () => {
     const given = givenConversation();
     const turn = await given.prompt('sleep 1500', 'stderr a log', 'sleep 60000');
     const deadline = Date.now() + 40_000;
@@ -732,7 +732,7 @@ describe('a conversation with an agent', { timeout: 60_000 }, () => {
     expect(given.said(next)).toBe('prompt 2');
   });
 
-  test('on a full disk the conversation waits, and goes on where it was', async () => {
+  test('on a full disk the conversation waits, and continues where it was', async () => {
     let isFull = false;
     const given = givenConversation({
       onSave: () => {

@@ -171,7 +171,7 @@ test('the key of another home is named, and needs a yes', async () => {
   expectNothingOf(other);
 });
 
-test('the key is checked before anything but the first part is looked at', async () => {
+test('the key is checked before anything but the first part is read', async () => {
   const { file, key } = await madeOnce();
   const other = bundleHome();
   const [head] = membersOf(file);
@@ -400,7 +400,7 @@ test('what a review accepted is not believed, and one that ended comes from the 
   expect(at.reviewRows.newestEnded(own.sessionId)?.acceptedRoot).toBe(root);
 });
 
-test('an export that is read too slowly lets go of the lock, and says so', async () => {
+test('an export that is read too slowly releases the lock, and says so', async () => {
   const released = Promise.withResolvers<null>();
   const slow = new BundleExport(Readable.from([Buffer.alloc(1)]), () => released.resolve(null), 1);
   await released.promise;

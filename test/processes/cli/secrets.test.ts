@@ -50,7 +50,7 @@ describe('holdfast secret', () => {
     expect(run.isRawMode).toBe(false);
   });
 
-  test('the terminal stops echoing before the question stands there', async () => {
+  test('the terminal stops echoing before the question is shown', async () => {
     const happened: string[] = [];
     const stdin = Object.assign(new PassThrough(), {
       setRawMode: (on: boolean) => void happened.push(on ? 'hidden' : 'shown'),

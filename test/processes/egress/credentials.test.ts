@@ -489,7 +489,7 @@ describe('limits and events', () => {
     expect((await chain.request('/')).status).toBe(429);
   });
 
-  test('a long answer tells its bytes before it ends, each once', async () => {
+  test('a long answer reports its bytes before it ends, each once', async () => {
     const chain = await open({
       carriedMs: 50,
       answer: (_request, response) => {

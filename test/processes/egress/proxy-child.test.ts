@@ -61,7 +61,7 @@ test('an engine that refuses now and then is asked again; one that is away is no
   expect(await proxies()).toEqual([]);
 });
 
-test('a machine without the tools is told which', () => {
+test('a machine without the tools gets an error that names them', () => {
   const why = childProblem({ PATH: '/nowhere' });
   expect(why).toMatch(process.getuid?.() === 0 ? /no unshare and no prlimit and no setpriv/ : /root/);
 });

@@ -103,7 +103,7 @@ describe('TLS in a tunnel', () => {
     ]);
   });
 
-  test('is carried however its first words are cut', async () => {
+  test('is carried however its first bytes are split', async () => {
     const inner = connectTls({
       socket: slowly(await tunnel(tls)),
       servername: HOST,
@@ -122,7 +122,7 @@ describe('TLS in a tunnel', () => {
     await expect.poll(() => Buffer.concat(got).toString('latin1'), PATIENT).toMatch(/and more$/);
   });
 
-  test('that names another host is refused with an alert, and the server hears nothing', async () => {
+  test('that names another host is refused with an alert, and the server receives nothing', async () => {
     await expect(greet(OTHER)).rejects.toMatchObject({ code: 'ERR_SSL_TLSV1_ALERT_ACCESS_DENIED' });
     expect(chain.decisions()).toMatchObject([
       { decision: 'allowed', host: HOST },

@@ -118,7 +118,7 @@ async function withLfs(change: Files = {}) {
   return { repository, connection, env, started };
 }
 
-test('Git LFS writes its files, and an undo looks at them without it', async () => {
+test('Git LFS writes its files, and an undo compares them without it', async () => {
   const { repository, connection, env, started } = await withLfs();
   const { folder } = await handOff(connection, repository.folder, { env });
   expect(filesIn(folder ?? '')['x.dat']).toBe('file large\n');

@@ -59,7 +59,7 @@ test('a review hands over what is accepted and ends; undone, it is open again wi
   ]);
 });
 
-test('the review goes on while something accepted is not in the repository', async () => {
+test('the review continues while something accepted is not in the repository', async () => {
   const { repository, changed, connection, rows, row, beginReview, accept } = await prepared();
   const review = beginReview();
   accept(review, 'a.txt', 'new.txt', 'package.json');
@@ -81,7 +81,7 @@ test('the review goes on while something accepted is not in the repository', asy
   expect(isOpen()).toBe(false);
 });
 
-test('the review goes on while an accepted file is ignored', async () => {
+test('the review continues while an accepted file is ignored', async () => {
   const repository = new PersonsRepository();
   const before = { a: '1\n', '.gitignore': 'build\n' };
   const head = repository.commit(before);

@@ -153,7 +153,7 @@ describe.skipIf(SSHD === undefined).concurrent('an odd machine (needs sshd)', { 
     );
   });
 
-  test('without room for the program is refused before anything is sent (needs root)', async ({
+  test('without space for the program is refused before anything is sent (needs root)', async ({
     onTestFinished,
     skip,
   }) => {

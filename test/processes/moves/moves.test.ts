@@ -230,7 +230,7 @@ test('a replaced key of the source keeps nobody from giving a move up', async ()
   expect(isHeld(source, id)).toBe(false);
 });
 
-test('a replaced key of the target keeps nobody from what was let go of', async () => {
+test('a replaced key of the target keeps nobody from what was released', async () => {
   const { source, target, id, there, move, request, acceptance } = await arrived();
   await source.departures.release(move, acceptance);
   rmSync(target.home.hostKey);
@@ -262,7 +262,7 @@ test('what is left at the source of a target whose key was replaced goes by forc
   expect(await source.departures.begin(id, place(target))).toMatchObject({ move, receipt });
 });
 
-test('what was let go of is not given up, and what lives is not discarded', async () => {
+test('what was released is not aborted, and what lives is not discarded', async () => {
   const { source, target, id, move, acceptance, there } = await arrived();
   const { receipt } = await source.departures.release(move, acceptance);
   await expect(source.departures.abort(id)).rejects.toMatchObject({ code: 'conflict' });
@@ -277,7 +277,7 @@ test('what was let go of is not given up, and what lives is not discarded', asyn
   expect(target.sessions.get(there)?.status).not.toBe('deleted');
 });
 
-test('the bytes of a move go on over another connection, at both homes', async () => {
+test('the bytes of a move continue over another connection, at both homes', async () => {
   const [source, target] = [movingHome(), movingHome()];
   const { request, move } = await begun(source, target);
   const [first, second] = [{}, {}];
@@ -343,7 +343,7 @@ describe('a hostile home or client', () => {
     expect(isHeld(target, there)).toBe(false);
   });
 
-  test('cannot make a home let go without the acceptance of a bundle that it made', async () => {
+  test('cannot make a home release a session without the acceptance of a bundle that it made', async () => {
     const { source, target, id, move, request, acceptance } = await arrived();
     const accepted = readStep(acceptance, target.key().publicKey, 'acceptance');
     const bad: readonly Envelope[] = [

@@ -197,7 +197,7 @@ test('cancelling rejects at once and reaches the handler, and the late response 
   expect((await failure(client.call('ping', {}, { signal: controller.signal }))).code).toBe('cancelled');
 });
 
-test('a call that is asked to end early goes on until its answer, which may be a result', async () => {
+test('a call that is asked to end early continues until its answer, which may be a result', async () => {
   const end = Promise.withResolvers<undefined>();
   const seen: string[] = [];
   const { client, server } = await connected({

@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { DockerApi } from '../../../scripts/setup/docker-api.mjs';
 
 /** A fake engine, because a real one cannot be made to fail in the middle of a pull on demand. */
-describe('what an engine says about images is taken at its word only when it succeeds', () => {
+describe('what an engine says about images is believed only when it succeeds', () => {
   let directory: string;
   let fake: Server;
   let api: DockerApi;

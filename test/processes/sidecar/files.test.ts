@@ -148,7 +148,7 @@ test('clear as an ordinary user gets into folders whose modes deny their owner',
   expect(await readdir(root)).toEqual([]);
 });
 
-test('clear goes on where an interrupted one ended', async () => {
+test('clear continues where an interrupted one ended', async () => {
   nest(root, 500);
   for (let file = 0; file < 6000; file += 1) writeFileSync(join(root, `f${String(file)}`), '');
   const interrupt = new AbortController();
@@ -159,7 +159,7 @@ test('clear goes on where an interrupted one ended', async () => {
   expect(await readdir(root)).toEqual([]);
 });
 
-test('clear says so when something cannot be removed, and does not go on for ever', async ({ skip }) => {
+test('clear says so when something cannot be removed, and does not continue for ever', async ({ skip }) => {
   skip(process.getuid?.() !== 0, 'only root can make what another user cannot remove');
   await mkdir(join(root, 'mine/theirs'), { recursive: true });
   await writeFile(join(root, 'mine/theirs/file'), 'x');
@@ -168,7 +168,7 @@ test('clear says so when something cannot be removed, and does not go on for eve
   expect(await readdir(root)).not.toEqual([]);
 });
 
-test('clear ends although somebody goes on writing, and the next one has the rest', async () => {
+test('clear ends although somebody keeps writing, and the next one has the rest', async () => {
   nest(root, 300);
   let count = 0;
   const writer = setInterval(() => {

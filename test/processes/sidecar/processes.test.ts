@@ -183,7 +183,7 @@ describe.skipIf(BUSYBOX === null)('durable processes', () => {
     expect(await channel.status(id)).toMatchObject({ state: 'ended', exitCode: 5 });
   });
 
-  test('a reader that acknowledges nothing stops the writer, and one that goes on lets it go on', async () => {
+  test('a reader that acknowledges nothing stops the writer, and one that continues lets it continue', async () => {
     const total = PROCESS_LIMITS.unacknowledged + 3_000_000;
     const id = await start(`head -c ${total} /dev/zero; echo done >&2`);
     await waitUntil(

@@ -89,7 +89,7 @@ describe('watching', () => {
     expect(await heard(watch)).toEqual(['deleted /workspace/old/deep/er/file']);
   });
 
-  test('changes without a pause are reported while they go on', async () => {
+  test('changes without a pause are reported while they continue', async () => {
     writeFileSync(join(workspace, 'busy'), '');
     const { watch } = await watches.open(all());
     let batches = 0;

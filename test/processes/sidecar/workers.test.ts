@@ -293,7 +293,7 @@ describe.skipIf(impossible).for(KINDS)(
       expect(readdirSync(pair.path('tmp'))).toEqual([]);
     });
 
-    test('a worker that is told to stop is followed by another', async () => {
+    test('a worker that is asked to stop is followed by another', async () => {
       const before = await ask({});
       await writeFile(pair.path('run/requests'), 'worker stop\n');
       await waitUntil(

@@ -166,7 +166,7 @@ const answerOf = (id: string) => ({ id, name: id, kind: 'allow_once' }) as const
 const sent = (machine: AcpMachine): { method?: string }[] =>
   machine.takeCommit().lines.map((line) => JSON.parse(line.toString()) as { method?: string });
 
-test('beyond its budget a turn stops with a question, whatever the profile allows, and goes on with as much again', () => {
+test('beyond its budget a turn stops with a question, whatever the profile allows, and continues with as much again', () => {
   const machine = givenPrompted(2 ** 30, {}, 'allow', { tokens: 1000, cost: null });
   receive(machine, usage(1000, 1));
   expect(machine.takeCommit().asked).toEqual([]);
@@ -223,7 +223,7 @@ test('a person stops a turn at its budget; the agent that was done just then has
   expect(events.flatMap(({ data }) => ('code' in data ? [data.code] : []))).toEqual(['over_budget']);
 });
 
-test('an agent that goes on beyond its budget is found; a cancelled turn ends though its agent has stopped', () => {
+test('an agent that continues beyond its budget is found; a cancelled turn ends though its agent has stopped', () => {
   const machine = givenPrompted(2 ** 30, {}, 'ask', { tokens: 5, cost: null });
   receive(machine, usage(6, 0));
   expect(machine.isUnstoppable(9_999)).toBe(false);

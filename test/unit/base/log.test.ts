@@ -50,7 +50,7 @@ describe('the log', () => {
       expect(statSync(join(folder, name)).size).toBeLessThanOrEqual(2000);
   });
 
-  test('goes on in an existing file', () => {
+  test('continues in an existing file', () => {
     for (const message of ['one', 'two']) {
       const log = new LogFile({ path: join(folder, 'a.log') });
       log.child('x').info(message);

@@ -125,7 +125,7 @@ test(`${CASES} mutated hellos are read alike in one piece and in many, or refuse
   for (const state of ['more', 'hello', 'bad']) expect(states.get(state) ?? 0).toBeGreaterThan(CASES / 50);
 }, 3_600_000);
 
-describe('the first words of a client', () => {
+describe('the first bytes of a client', () => {
   const hello = inRecords(helloMessage({ names: ['a.test'] }));
 
   test('are read as far as necessary, and the rest stays in the stream', async () => {

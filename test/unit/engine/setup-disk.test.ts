@@ -33,7 +33,7 @@ test('a disk that is nearly full ends a setup; one that cannot be seen does not'
   expect(await fullDiskError(null, () => Promise.resolve(0))).toBeNull();
 });
 
-test('a watch goes on after a measurement that fails, and ends with its signal', async () => {
+test('a watch continues after a measurement that fails, and ends with its signal', async () => {
   let asked = 0;
   const written = (): Promise<number> => {
     asked += 1;

@@ -95,7 +95,7 @@ describe('the order of a review', () => {
     ]);
   });
 
-  test('goes on after the change that is shown, decided or not', () => {
+  test('continues after the change that is shown, decided or not', () => {
     expect(neighbour(files, '/workspace/z', 1)?.path).toBe('/workspace/a');
     expect(neighbour(files, '/workspace/z', -1)?.path).toBe('/workspace/y');
     expect(neighbour(files, '/workspace/b', 1)?.path).toBe('/workspace/c');

@@ -22,7 +22,7 @@ function treesOf(before: ModelTree, after: ModelTree) {
   return { reader, trees, read };
 }
 
-test('a page is made once for its list and its contents, and again when it was let go', async () => {
+test('a page is made once for its list and its contents, and again when it was released', async () => {
   const { reader, trees, read } = treesOf(
     new Map([['', folder()]]),
     new Map([

@@ -87,7 +87,7 @@ test.each([1, 2, 3, 4])('every byte arrives once, however the connections break 
   expect(counts.appended).toBeLessThan(bytes.length + counts.cuts * 17 * 64 * 1024);
 });
 
-test('a side that has nothing to go on with is told as the cut that it was', async () => {
+test('a side that has nothing to continue with is reported as the cut that it was', async () => {
   const cut = new HoldfastError('connection_closed', 'cut');
   const { target } = given({ bytes: Buffer.alloc(10), random: () => 1, cut: 0 });
   const source = {

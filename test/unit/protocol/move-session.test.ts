@@ -125,7 +125,7 @@ test('a session that cannot be exported is given back', async () => {
   expect(both.source.asked()).toContain('move/abort');
 });
 
-test('a target that fails to delete what had arrived is not said to have been asked in vain', async () => {
+test('a target that fails to delete what had arrived gets no message that it could not be reached', async () => {
   const failed = new HoldfastError('engine_unavailable', 'no engine');
   const { source, target } = machines({}, { 'move/discard': failed });
   expect(await abortMove(source.host, 'mine', () => target.host)).toEqual({

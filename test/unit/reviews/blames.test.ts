@@ -148,7 +148,7 @@ describe('the origin of lines', () => {
     expect(at.compared).toHaveLength(3);
   });
 
-  test('is told for the lines that were asked for, of the version that was named', async () => {
+  test('is reported for the requested lines, of the version that was named', async () => {
     const at = fixture();
     at.write({ a: lines('one', 'two', 'three') });
     await at.turn(0, { a: lines('ONE', 'two', 'THREE') });

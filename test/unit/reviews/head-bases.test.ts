@@ -155,7 +155,7 @@ test('modes are compared as git knows them, and links by their text', async () =
   ]);
 });
 
-test('the same commit goes on with its review, without another upload; another one begins a new review', async () => {
+test('the same commit continues with its review, without another upload; another one begins a new review', async () => {
   const at = await fixture({ a: '1\n' });
   const first = await at.open({ a: '2\n' }, await at.send([committed('a', '0\n')], ['0\n']));
   expect(at.reviews.hasBase(at.session(), BASE)).toBe(true);

@@ -237,7 +237,7 @@ describe('rejecting', () => {
     expect((await at.reviews().show(at.session())).counts).toMatchObject({ toReview: 3, rejected: 0 });
   });
 
-  test('a supervisor that died while it wrote: the next one goes on, once', async () => {
+  test('a supervisor that died while it wrote: the next one continues, once', async () => {
     const at = reviewFixture();
     at.sidecar.tree = BEFORE;
     await at.take();

@@ -92,7 +92,7 @@ describe('a secret', () => {
     expect(store.list()).toEqual([]);
   });
 
-  test('tells when it was used, and not at every use', () => {
+  test('has the time of its last use, and not at every use', () => {
     store.set(null, 'TOKEN', VALUE, null);
     expect(store.describe('any', 'TOKEN')?.lastUsedAt).toBeNull();
     store.use('any', 'TOKEN');
@@ -188,7 +188,7 @@ describe('after a crash', () => {
 });
 
 describe('the key', () => {
-  test('is never created anew while secrets are sealed with another', () => {
+  test('is never replaced while secrets are sealed with another', () => {
     store.set(null, 'TOKEN', VALUE, null);
     const key = readFileSync(join(home.secrets, 'key'));
     rmSync(join(home.secrets, 'key'));

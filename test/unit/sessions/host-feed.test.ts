@@ -99,7 +99,7 @@ function listed(views: SessionViews): Session[] {
 }
 
 describe('the feed of the host', () => {
-  test('begins with every state, and goes on with what changes', () => {
+  test('begins with every state, and continues with what changes', () => {
     const { feed, sessions, views, records, setReachable } = given();
     for (const n of [1, 2, 3]) sessions.insert(sessionRow(n, { pinned: n === 1 }));
     const reader = new Reader(feed).catchUp();

@@ -62,7 +62,7 @@ test('keeps no half of a secret either, when a line of ours comes between', () =
   ]);
 });
 
-test.skipIf(process.platform !== 'linux')('goes on without a file when the disk is full', () => {
+test.skipIf(process.platform !== 'linux')('continues without a file when the disk is full', () => {
   const log = SetupLog.create('/dev/full');
   log.append(Buffer.from('first\n'));
   log.append(Buffer.from('second\n'));

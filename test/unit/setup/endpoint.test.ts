@@ -45,7 +45,7 @@ describe('which engine is used', () => {
     });
   });
 
-  test('a context that does not exist is named, with a way out', () => {
+  test('a context that does not exist is named, with what to do', () => {
     expect(() => endpoint({ DOCKER_CONFIG: settings, DOCKER_CONTEXT: 'gone' })).toThrow(/context "gone"/);
   });
 

@@ -30,7 +30,7 @@ describe('the open ports of a sandbox', () => {
     });
   });
 
-  test('are not those of the sidecar itself, told by their inodes', () => {
+  test('are not those of the sidecar itself, recognized by their inodes', () => {
     const table = [line('0100007F', 3128, '0A', 11), line('0100007F', 3129, '0A', 12)].join('\n');
     expect(openPortsIn([table], new Set(['11']), true).listed).toEqual([
       { address: '127.0.0.1', port: 3129 },

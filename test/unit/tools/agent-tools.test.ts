@@ -144,7 +144,7 @@ describe('a host that an agent asks for', () => {
     return tools.waiting().permissions[many - 1]?.id ?? '';
   };
 
-  test('opens when a person allows it, and the call goes on', async () => {
+  test('opens when a person allows it, and the call continues', async () => {
     const tools = givenTools();
     const call = tools.call('egress_request', wanted);
     const id = await asked(tools);

@@ -94,14 +94,14 @@ async function nextOf({ queue }: Given, turn: string, act: () => void) {
 }
 
 describe('a client that waits for a turn', () => {
-  test('hears at once what it has not seen yet', async () => {
+  test('is notified at once of what it has not seen yet', async () => {
     const { queue } = given();
     const { signal } = new AbortController();
     const seen = { status: 'queued', ahead: 5, waitingFor: null } as const;
     expect(queue.view(await queue.wait(SECOND, LONG_MS, signal, seen)).ahead).toBe(1);
   });
 
-  test('hears that the turn ahead has ended, that its own begins, and that it ends', async () => {
+  test('is notified that the turn ahead has ended, that its own begins, and that it ends', async () => {
     const all = given();
     const { turns, records, ready, end } = all;
     expect(await nextOf(all, SECOND, () => end(FIRST))).toMatchObject({ status: 'queued', ahead: 0 });
@@ -110,7 +110,7 @@ describe('a client that waits for a turn', () => {
     expect(await nextOf(all, SECOND, () => end(SECOND))).toMatchObject({ status: 'succeeded' });
   });
 
-  test('without a word on what it has seen hears of the end only', async () => {
+  test('that does not say what it has seen is notified of the end only', async () => {
     const { queue, turns, records, ready, end } = given();
     const waiting = queue.wait(SECOND, LONG_MS, new AbortController().signal);
     end(FIRST);
@@ -120,7 +120,7 @@ describe('a client that waits for a turn', () => {
     expect((await waiting).status).toBe('succeeded');
   });
 
-  test('hears that a full disk blocks the turn', async () => {
+  test('is notified that a full disk blocks the turn', async () => {
     const all = given(() => Promise.reject(new HoldfastError('not_supported', 'There is no sandbox')));
     const { queue, records } = all;
     vi.spyOn(records, 'recordEnd').mockImplementation(() => {

@@ -27,7 +27,7 @@ class Failing extends NullSink {
   }
 }
 
-test('a scan that cannot go on at whatever object is followed by one that finds the right tree', async () => {
+test('a scan that cannot continue at whatever object is followed by one that finds the right tree', async () => {
   const below = temporaryDirectory();
   const path = join(below, 'workspace');
   mkdirSync(path);
