@@ -36,7 +36,7 @@ export class LargeTree {
     return bytes;
   }
 
-  /** Writes some of the files anew, other ones for each round. Gives how many bytes. */
+  /** Writes some of the files again, other ones for each round. Gives how many bytes. */
   rewriteSome(count: number, round: number): number {
     const { uid, gid } = statSync(this.#root);
     let bytes = 0;

@@ -16,16 +16,16 @@ const run = promisify(execFile);
 const CHANGED = 20;
 const wanted = process.argv.indexOf('--rounds');
 const rounds = wanted < 0 ? 5 : Number(process.argv[wanted + 1]);
-/** `anew`: how often what begins a session is measured, each time with another one. */
+/** `firstRounds`: how often what begins a session is measured, each time with another one. */
 interface Size {
   readonly name: string;
   readonly files: number;
   readonly bytes: number;
-  readonly anew: number;
+  readonly firstRounds: number;
 }
 const TREES: Size[] = [
-  { name: 'S', files: 2000, bytes: 50e6, anew: rounds },
-  ...(process.argv.includes('--small') ? [] : [{ name: 'L', files: 100_000, bytes: 1e9, anew: 1 }]),
+  { name: 'S', files: 2000, bytes: 50e6, firstRounds: rounds },
+  ...(process.argv.includes('--small') ? [] : [{ name: 'L', files: 100_000, bytes: 1e9, firstRounds: 1 }]),
 ];
 /** The sidecar's thread for snapshots starts a moment after it: whoever resumes a session works in it first. */
 const SETTLED_MS = 2500;
@@ -149,7 +149,7 @@ async function begin({ name, files, bytes }: Size, round: number): Promise<Begun
 }
 
 async function measure(size: Size): Promise<void> {
-  const { name, anew } = size;
+  const { name, firstRounds } = size;
   const figure = (what: string, ours: number, more: Partial<Figure> = {}): void => {
     report.add({ name: `${name}: ${what}`, ours, unit: 'ms', ...more });
   };
@@ -160,7 +160,7 @@ async function measure(size: Size): Promise<void> {
   });
 
   const begun: Begun[] = [];
-  for (let round = 0; round < anew; round += 1) {
+  for (let round = 0; round < firstRounds; round += 1) {
     const before = begun.at(-1);
     if (before !== undefined)
       await client.call('session/delete', { session: before.session.id, force: true });
@@ -269,7 +269,7 @@ async function measure(size: Size): Promise<void> {
   const snapshot = base.snapshots[0]?.id ?? '';
   // Answered when it is there for good, and usable when its files are: both are told, and held against the same.
   const forks = { answered: [] as number[], whole: [] as number[], copied: [] as number[] };
-  for (let round = 0; round < anew; round += 1) {
+  for (let round = 0; round < firstRounds; round += 1) {
     if (round % 2 === 1) forks.copied.push(await peers.copy());
     const started = performance.now();
     const { session: fork } = await client.call('snapshot/fork', { snapshot, name: `fork-${name}-${round}` });

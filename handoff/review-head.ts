@@ -198,5 +198,5 @@ async function send(
 }
 
 function unexpected(why: string): HoldfastError {
-  return new HoldfastError('protocol_error', 'The host cannot be told what the commit has', { why });
+  return new HoldfastError('protocol_error', 'The host cannot be sent what the commit has', { why });
 }

@@ -242,7 +242,7 @@ async function printResult(
   else if (plan.begun.review !== null)
     await context.printNote(
       result.endedReview === null
-        ? 'The review goes on: a later handoff brings all that is accepted'
+        ? 'The review continues: a later handoff brings everything that is accepted'
         : 'The review has ended: the next one begins with what you accepted',
     );
   if (result.to === 'branch' || result.to === 'worktree' || result.to === 'tree')

@@ -120,7 +120,7 @@ export class AgentPrinter implements ConversationListener {
 }
 
 const CONTINUED = {
-  resumed: 'The agent goes on with its own memory of the conversation',
+  resumed: 'The agent continues with its own memory of the conversation',
   loaded: 'The agent has loaded its own memory of the conversation',
-  handover: 'The agent was told the conversation from its history',
+  handover: 'The agent got the conversation as text, from the history',
 } as const;

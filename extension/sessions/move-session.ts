@@ -151,7 +151,7 @@ async function confirm(session: Session, target: HostConnection): Promise<boolea
   const title = sanitize(sessionTitle(session));
   const detail =
     `There it is ${sanitize(`${session.profile}/${session.name}`)}. ` +
-    'It is stopped here, and goes on there with its files, the state of its agent, history, memory and review. ' +
+    'It is stopped here and continues there with its files, the state of its agent, history, memory and review. ' +
     'Secrets, sign-in files, its network rules and earlier snapshots stay behind. Its profile must be deployed there, and decides what it may reach.';
   const choice = await window.showInformationMessage(
     `Move ${title} to ${hostTitle(target.name)}?`,

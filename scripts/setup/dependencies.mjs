@@ -1,4 +1,4 @@
-// node_modules as the lock file says, installed anew only when it has changed; and dist/ built from it.
+// node_modules as the lock file says, installed again only when it has changed; and dist/ built from it.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { run } from './command.mjs';

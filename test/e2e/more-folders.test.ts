@@ -53,7 +53,7 @@ test('the first folder of an empty window is the session’s; what went on befor
 
       await person.runCommand('Agent: Add Workspace to This Window');
       await person.pickItem('notes');
-      // VS Code begins anew with another folder, and with it the extension.
+      // VS Code starts over with another folder, and with it the extension.
       await person.page.waitForURL(/[?&]folder=/, { timeout: 60_000 });
       await person.explorerRow('workspace').first().waitFor({ timeout: 60_000 });
       await person.waitUntilLoaded();
@@ -86,7 +86,7 @@ test('a session beside a local folder: both are there, and VS Code asks before a
         await person.explorerRow('readme.txt').first().waitFor();
         await person.runCommand('Agent: Add Workspace to This Window');
         await person.pickItem('notes');
-        // VS Code begins anew with a file of folders.
+        // VS Code starts over with a file of folders.
         await person.page.waitForURL(/[?&]workspace=/, { timeout: 60_000 });
         await person.waitUntilLoaded();
         // Where VS Code did not find its own new file of folders in time, it shows none until the next reload.

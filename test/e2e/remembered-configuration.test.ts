@@ -103,7 +103,7 @@ test.concurrent.each([
   },
 );
 
-/** What VS Code runs of the installed extension; each window that opens runs it anew. */
+/** What VS Code runs of the installed extension; each window that opens runs it again. */
 async function programOfTheExtension({ server }: User): Promise<string> {
   const extensions = join(server.folder, 'extensions');
   const [name] = (await readdir(extensions)).filter((one) => one.startsWith('holdfast.holdfast-'));

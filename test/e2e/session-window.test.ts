@@ -195,7 +195,7 @@ test('beside a local folder the first button of the terminals opens one of the s
         const plus = person.page.locator('.panel .action-label.codicon-plus').first();
         await ours.waitFor({ timeout: 60_000 });
         await plus.waitFor();
-        // Trusting the window starts more extensions, and the buttons are drawn anew meanwhile.
+        // Trusting the window starts more extensions, and the buttons are drawn again meanwhile.
         await expect
           .poll(
             async () => {

@@ -29,7 +29,7 @@ export function stoppedOutcome(reason: string, isCancelled: boolean): AgentTurnO
     case 'max_turn_requests':
       return stopped('it reached the most requests that it makes in one turn', reason);
     case 'refusal':
-      return stopped('it refuses to go on', reason);
+      return stopped('it refuses to continue', reason);
     default:
       return SUCCEEDED;
   }

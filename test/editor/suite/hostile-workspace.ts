@@ -294,7 +294,7 @@ export function defineHostileWorkspace(): void {
 
       it('changes, offers and runs nothing as a folder that is added later', async function () {
         const folders = vscode.workspace.workspaceFolders ?? [];
-        // A window of one folder would begin anew, and this run with it.
+        // A window of one folder would start over, and this run with it.
         if (folders.length < 2) this.skip();
         vscode.workspace.updateWorkspaceFolders(folders.length, 0, { uri: sessionUri('/workspace') });
         await waitUntil('the folder is there', () => unsafeFolders().length === 1);

@@ -120,7 +120,7 @@ test('finds the same renames as git', { timeout: 120_000 }, async () => {
         before[`old/${file}`] = lines(...text);
         const kept = text.map((line) => (random.below(100) < 20 ? `other ${random.below(2 ** 31)}` : line));
         const place = random.pick([`old/${file}`, `new/${file}`, `new/x${file}`]);
-        // Some go, and some are written anew under another name.
+        // Some go, and some are written again under another name.
         if (random.below(5) === 0)
           after[`anew/${file}`] = lines(...text.map(() => `${random.below(2 ** 31)}`));
         else after[place] = lines(...kept);

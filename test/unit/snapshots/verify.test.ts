@@ -34,7 +34,7 @@ function everyKind(): ModelTree {
   ]);
 }
 
-/** Opens the store anew, as a check does. */
+/** Opens the store again, as a check does. */
 async function verified(home: Home, root: Hash): Promise<VerifyResult> {
   const store = await LineageStore.open(home.lineage(LINEAGE));
   try {

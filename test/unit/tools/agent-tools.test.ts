@@ -100,7 +100,7 @@ describe('the tools of an agent', () => {
     const write = (nth: number) => call('memory_write', { text: `number ${nth}` });
     for (let nth = 0; nth < 10; nth++) expect((await write(nth)).failed).toBe(false);
     expect(await write(10)).toMatchObject({ failed: true, text: expect.stringContaining('30 s') as string });
-    // Another session has its own, and a new sandbox of this one does not begin anew.
+    // Another session has its own, and a new sandbox of this one does not start at zero.
     expect((await call('memory_write', { text: 'x' }, 1)).failed).toBe(false);
     clock.pass(30_000);
     expect((await write(11)).failed).toBe(false);

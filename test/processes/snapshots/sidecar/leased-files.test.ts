@@ -13,7 +13,7 @@ import { LocalWorkspace } from './local-workspace.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
-/** Holds leases on files. `polite`: gives them up when the kernel asks for it; else it takes them anew, every few milliseconds. */
+/** Holds leases on files. `polite`: gives them up when the kernel asks for it; else it takes them again, every few milliseconds. */
 const HOLDER = `
 import fcntl, os, signal, sys, time
 polite = sys.argv[1] == 'polite'
