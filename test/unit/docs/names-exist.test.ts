@@ -37,9 +37,10 @@ const paths = [
   ...FOLDERS.flatMap((folder) => readdirSync(join(ROOT, folder), { withFileTypes: true, recursive: true })),
 ].map((entry) => `${join(entry.parentPath, entry.name).slice(ROOT.length)}${entry.isDirectory() ? '/' : ''}`);
 
+/** Programs, and the tests but these, which have names that nothing has. */
 const sources = new Map(
   paths
-    .filter((path) => CODE.test(path) && !path.startsWith('/test/') && !path.startsWith('/bench/'))
+    .filter((path) => (CODE.test(path) || path === '/package.json') && !path.startsWith('/test/unit/docs/'))
     .map((path) => [path, readFileSync(join(ROOT, path), 'utf8')]),
 );
 const words = new Set([...sources.values()].flatMap((source) => source.match(/[A-Za-z_]\w*/g) ?? []));
@@ -144,7 +145,7 @@ describe('docs/architecture.md', () => {
   });
 });
 
-test.each(pages)('every name in %s is one of the code', (page) => {
+test.each(['CONTRIBUTING.md', ...pages])('every name in %s is one of the code', (page) => {
   expect(
     quotedIn(read(page))
       .map(problem)
