@@ -55,7 +55,7 @@ interface EgressChannel {
   readonly gate: SessionGate;
   /** The proxy process is no longer needed for it. */
   readonly releaseProxy: () => void;
-  readonly ledger: EgressEventAggregator;
+  readonly aggregator: EgressEventAggregator;
 }
 
 /** Egress of all sandboxes: one channel for each running sandbox whose rules or credentials allow anything. */
@@ -88,7 +88,7 @@ export class Egress {
     this.setLive(sessionId, true);
     const channel = this.#open.get(sessionId);
     if (channel === undefined) return;
-    channel.ledger.beginTurn();
+    channel.aggregator.beginTurn();
     const late = new AbortController();
     const ending = signal === undefined ? late.signal : AbortSignal.any([late.signal, signal]);
     const waited = sleep(READY_MS, 'late', { signal: ending }).catch(() => 'over');
@@ -151,14 +151,14 @@ export class Egress {
       current.gate.close();
       current.releaseProxy();
       // After the end events of its connections, which arrive with the next turn of the event loop.
-      setImmediate(() => current.ledger.close());
+      setImmediate(() => current.aggregator.close());
     }
   }
 
   /** Keeps one endpoint for each credential. One that changed is another one. */
   #serveCredentials(
     sessionId: string,
-    { endpoints, ledger }: EgressChannel,
+    { endpoints, aggregator }: EgressChannel,
     credentials: readonly Credential[],
   ): void {
     const {
@@ -186,7 +186,7 @@ export class Egress {
         rules: () => policies.rulesOf(sessionId),
         secret: () => known.secret(sessionId, credential),
         guards: this.#guards,
-        aggregator: ledger,
+        aggregator,
       });
       const pool = new EgressPool({
         sessionId,
@@ -227,7 +227,7 @@ export class Egress {
 
   #make(sessionId: string): EgressChannel {
     const { policies, resolve, proxy, log, now, events, sessions } = this.#options;
-    const ledger = new EgressEventAggregator({
+    const aggregator = new EgressEventAggregator({
       now,
       record: (entries) => {
         const row = sessions.get(sessionId);
@@ -243,14 +243,14 @@ export class Egress {
         }
       },
     });
-    const gate = new SessionGate({ sessionId, policies, resolve, proxy, aggregator: ledger, log });
+    const gate = new SessionGate({ sessionId, policies, resolve, proxy, aggregator, log });
     return {
       pool: null,
       forwards: new Map(),
       endpoints: new Map(),
       gate,
       releaseProxy: proxy.acquireLease(),
-      ledger,
+      aggregator,
     };
   }
 

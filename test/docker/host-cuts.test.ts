@@ -4,7 +4,7 @@ import { dirname, join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { TestContext } from 'vitest';
 import { z } from 'zod';
-import { CUT_OPERATIONS, type Stage } from '../fixtures/hosts/cut-operations.ts';
+import { CUT_OPERATIONS, type CutFixture } from '../fixtures/hosts/cut-operations.ts';
 import { Cuts, randomOf } from '../fixtures/hosts/cuts.ts';
 import { NearMachine } from '../fixtures/hosts/near-machine.ts';
 import { SSHD, SshServer } from '../fixtures/hosts/ssh-server.ts';
@@ -48,7 +48,7 @@ async function stageOver(
   link: (typeof LINKS)[number],
   cuts: Cuts,
   onTestFinished: TestContext['onTestFinished'],
-): Promise<Stage> {
+): Promise<CutFixture> {
   const { delayMs, jitterMs, index } = link;
   const near = new NearMachine(
     server,

@@ -106,7 +106,7 @@ describe('homes', () => {
       await cp(COUNTER, join(own, 'counter'), { recursive: true });
       await execute('chown', ['-R', `${STRANGER}:${STRANGER}`, own]);
       const socket = join(own, 'docker.sock');
-      const door = await openDoor(socket);
+      const door = await forwardEngine(socket);
       bench.onCleanup(door);
 
       const path = join(own, 'home');
@@ -172,7 +172,7 @@ async function expectCounting(
 }
 
 /** A socket of the other user that leads to the engine. */
-async function openDoor(path: string): Promise<() => Promise<void>> {
+async function forwardEngine(path: string): Promise<() => Promise<void>> {
   const open = new Set<{ destroy(): void }>();
   const server = createServer({ allowHalfOpen: true }, (near) => {
     const far = createConnection({ path: ENGINE, allowHalfOpen: true });

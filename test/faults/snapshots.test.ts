@@ -255,7 +255,7 @@ describe('kill -9 of the sidecar', () => {
     const { home, id } = await begun();
     const incoming = join(home.path, 'store', id, 'incoming');
     const write = 'for n in $(seq 24); do head -c 2000000 /dev/urandom > f$n; done';
-    const outcome = await killedWhileItLooks(home, id, write, 'something has come', async () => {
+    const outcome = await killedDuringScan(home, id, write, 'something has come', async () => {
       return (await readdir(incoming).catch(() => [])).length > 0;
     });
     expect(['connection_closed', 'sandbox_lost']).toContain(outcome);
@@ -296,7 +296,7 @@ describe('kill -9 of the sidecar', () => {
       // Random bytes, so that it stays in there for a while.
       const long = 'for n in $(seq 10); do head -c 4000000 /dev/urandom > closed/long$n; done';
       const write = `chmod 700 closed; ${long}; chmod 000 closed`;
-      const outcome = await killedWhileItLooks(home, id, write, 'it has opened the folder', async () => {
+      const outcome = await killedDuringScan(home, id, write, 'it has opened the folder', async () => {
         return (await modeOf()) !== 0;
       });
       expect(['connection_closed', 'sandbox_lost']).toContain(outcome);
@@ -343,9 +343,9 @@ describe('kill -9 of the sidecar', () => {
 });
 
 /**
- * Has files written, and kills the sidecar in a look at them as soon as `begun` holds. Gives what the look ended with.
+ * Has files written, and kills the sidecar during the scan as soon as `begun` holds. Returns how the scan ended.
  */
-async function killedWhileItLooks(
+async function killedDuringScan(
   home: FaultHome,
   id: string,
   write: string,
@@ -353,7 +353,7 @@ async function killedWhileItLooks(
   begun: () => Promise<boolean>,
 ): Promise<string> {
   let outcome = 'null';
-  // Where this process has to wait the look is over before the sidecar is: then again.
+  // If this process has to wait, the scan can end before the sidecar does: then it tries again.
   for (let tries = 0; outcome === 'null' && tries < 5; tries += 1) {
     await prompt(home, id, write);
     // An engine takes its time.

@@ -58,7 +58,7 @@ function met(): Terminal {
   return new Terminal({ id: 'one', files, watcher: changes, scrollback, request: () => true });
 }
 
-function wasTold(): boolean {
+function wasNotified(): boolean {
   try {
     return readSync(done, Buffer.alloc(10)) > 0;
   } catch {
@@ -83,9 +83,9 @@ test('the output of a short program is stored although it has ended, and the out
   say('code', '127\n');
   terminal = met();
   await sleep(400);
-  expect(wasTold()).toBe(false);
+  expect(wasNotified()).toBe(false);
   writeSync(output, '\x1enot found\r\n');
-  await expect.poll(wasTold).toBe(true);
+  await expect.poll(wasNotified).toBe(true);
   say('exit', '127\n');
   closeSync(output);
   expect(await toItsEnd()).toEqual({ text: 'not found\r\n', exitCode: 127 });

@@ -160,7 +160,7 @@ function fuzzedProxy(): { gate: SessionGate; asked: Set<string>; end: () => Prom
   const failures: unknown[] = [];
   const note = (...args: unknown[]): void => void failures.push(args);
   const log = { debug: note, info: note, warn: note, error: note, child: () => log };
-  const ledger = new EgressEventAggregator({ record: () => undefined, now: () => 1 });
+  const aggregator = new EgressEventAggregator({ record: () => undefined, now: () => 1 });
   const gate = new SessionGate({
     sessionId: sessionId(1),
     policies,
@@ -169,12 +169,12 @@ function fuzzedProxy(): { gate: SessionGate; asked: Set<string>; end: () => Prom
       return Promise.reject(Object.assign(new Error('not found'), { code: 'ENOTFOUND' }));
     },
     proxy: new LocalProxy(),
-    aggregator: ledger,
+    aggregator,
     log,
   });
   const end = async (): Promise<void> => {
     await expect.poll(() => gate.size, { timeout: 5000 }).toBe(0);
-    ledger.close();
+    aggregator.close();
     expect(failures).toEqual([]);
   };
   return { gate, asked, end };

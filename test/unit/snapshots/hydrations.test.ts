@@ -9,25 +9,25 @@ import { Hydration } from '../../../supervisor/snapshots/hydration.ts';
 
 const SNAPSHOT = 'snp-aaaaaaaaaaaaaaaa';
 
-interface Scene {
-  readonly fills: Hydration;
+interface Fixture {
+  readonly hydrations: Hydration;
   /** Sessions whose files are being brought now, in the order of their beginning. */
   readonly running: Map<string, { options: SnapshotCallOptions; end: PromiseWithResolvers<undefined> }>;
   readonly pending: Set<string>;
-  readonly told: EventEntry[];
+  readonly reported: EventEntry[];
   readonly background: Promise<void>[];
 }
 
-function scene(...sessions: string[]): Scene {
-  const running: Scene['running'] = new Map();
+function fixture(...sessions: string[]): Fixture {
+  const running: Fixture['running'] = new Map();
   const pending = new Set(sessions);
-  const told: EventEntry[] = [];
+  const reported: EventEntry[] = [];
   const background: Promise<void>[] = [];
   const quiet = (): void => undefined;
-  const fills: Hydration = new Hydration({
+  const hydrations: Hydration = new Hydration({
     snapshotFor: (id) => (pending.has(id) ? SNAPSHOT : null),
     useWorkspace: (id) =>
-      fills.hydrate(id, async (options) => {
+      hydrations.hydrate(id, async (options) => {
         const end = Promise.withResolvers<undefined>();
         running.set(id, { options, end });
         options.signal?.addEventListener('abort', () => end.reject(new Error('cut off')));
@@ -40,40 +40,40 @@ function scene(...sessions: string[]): Scene {
       }),
     events: {
       append: (_, entries) => {
-        told.push(...entries);
+        reported.push(...entries);
         return [];
       },
     },
     background: { add: (work) => void background.push(work.catch(quiet)) },
     log: { warn: quiet } as unknown as Log,
   });
-  return { fills, running, pending, told, background };
+  return { hydrations, running, pending, reported, background };
 }
 
 test('two hydrations run at a time, the others wait in order', async () => {
-  const { fills, running } = scene('a', 'b', 'c', 'd');
-  for (const id of ['a', 'b', 'c', 'd']) fills.start(id);
+  const { hydrations, running } = fixture('a', 'b', 'c', 'd');
+  for (const id of ['a', 'b', 'c', 'd']) hydrations.start(id);
   await turn();
   expect([...running.keys()]).toEqual(['a', 'b']);
   running.get('b')?.end.resolve(undefined);
   await turn();
   expect([...running.keys()]).toEqual(['a', 'c']);
-  expect(fills.isBusy).toBe(true);
+  expect(hydrations.isBusy).toBe(true);
   for (const id of ['a', 'c', 'd']) {
     running.get(id)?.end.resolve(undefined);
     await turn();
   }
   expect(running.size).toBe(0);
-  expect(fills.isBusy).toBe(false);
-  expect(fills.stateOf('a')).toBeNull();
+  expect(hydrations.isBusy).toBe(false);
+  expect(hydrations.stateOf('a')).toBeNull();
 });
 
 test('a waiting client gets the progress, and cancelling the wait does not stop the hydration', async () => {
-  const { fills, running, pending } = scene('a');
+  const { hydrations, running, pending } = fixture('a');
   const heard: Progress[] = [];
   const leaving = new AbortController();
-  const left = fills.waitFor('a', { signal: leaving.signal });
-  const waited = fills.waitFor('a', { onProgress: (progress) => heard.push(progress) });
+  const left = hydrations.waitFor('a', { signal: leaving.signal });
+  const waited = hydrations.waitFor('a', { onProgress: (progress) => heard.push(progress) });
   await turn();
   const progress = { stage: 'restoring', done: 1, of: 2, unit: 'files' };
   running.get('a')?.options.onProgress?.(progress);
@@ -87,9 +87,9 @@ test('a waiting client gets the progress, and cancelling the wait does not stop 
 });
 
 test('a repeated failure is recorded once, until it changes or is resolved', async () => {
-  const { fills, running, told } = scene('a');
+  const { hydrations, running, reported } = fixture('a');
   const fail = async (why: string): Promise<void> => {
-    const waited = fills.waitFor('a', {});
+    const waited = hydrations.waitFor('a', {});
     await turn();
     running.get('a')?.end.reject(new HoldfastError('no_space', why));
     await expect(waited).rejects.toMatchObject({ code: 'no_space' });
@@ -97,47 +97,47 @@ test('a repeated failure is recorded once, until it changes or is resolved', asy
   await fail('The disk is full');
   await fail('The disk is full');
   await fail('The other disk is full');
-  expect(told.map(({ type, data }) => [type, data])).toEqual([
+  expect(reported.map(({ type, data }) => [type, data])).toEqual([
     ['workspace.hydration-failed', { snapshotId: SNAPSHOT, code: 'no_space', why: 'The disk is full' }],
     ['workspace.hydration-failed', { snapshotId: SNAPSHOT, code: 'no_space', why: 'The other disk is full' }],
   ]);
-  expect(fills.stateOf('a')).toEqual({
+  expect(hydrations.stateOf('a')).toEqual({
     snapshotId: SNAPSHOT,
     failed: { code: 'no_space', why: 'The other disk is full' },
   });
-  fills.clearFailure('a');
-  expect(fills.stateOf('a')).toEqual({ snapshotId: SNAPSHOT, failed: null });
+  hydrations.clearFailure('a');
+  expect(hydrations.stateOf('a')).toEqual({ snapshotId: SNAPSHOT, failed: null });
 });
 
 test('a suspended hydration rejects with the reason, also while it waits, and is not a failure', async () => {
-  const { fills, running, told } = scene('a', 'b', 'c');
-  for (const id of ['a', 'b']) fills.start(id);
+  const { hydrations, running, reported } = fixture('a', 'b', 'c');
+  for (const id of ['a', 'b']) hydrations.start(id);
   const gone = new HoldfastError('not_found', 'It is being deleted');
-  const running1 = fills.waitFor('a', {});
-  const waiting = fills.waitFor('c', {});
+  const running1 = hydrations.waitFor('a', {});
+  const waiting = hydrations.waitFor('c', {});
   await turn();
-  const release = fills.suspend('c', gone);
+  const release = hydrations.suspend('c', gone);
   await expect(waiting).rejects.toBe(gone);
-  await expect(fills.waitFor('c', {})).rejects.toBe(gone);
-  fills.suspend('a', gone);
+  await expect(hydrations.waitFor('c', {})).rejects.toBe(gone);
+  hydrations.suspend('a', gone);
   await expect(running1).rejects.toBe(gone);
   // Its place is free, and nobody sits in it.
   release();
-  fills.start('c');
+  hydrations.start('c');
   await turn();
   expect([...running.keys()]).toEqual(['b', 'c']);
-  expect(told).toEqual([]);
+  expect(reported).toEqual([]);
 });
 
 test('suspending all aborts every hydration; resuming starts them again', async () => {
-  const { fills, running, pending, background, told } = scene('a', 'b', 'c');
-  for (const id of ['a', 'b', 'c']) fills.start(id);
+  const { hydrations, running, pending, background, reported } = fixture('a', 'b', 'c');
+  for (const id of ['a', 'b', 'c']) hydrations.start(id);
   await turn();
-  const goOn = await fills.suspendAll();
+  const goOn = await hydrations.suspendAll();
   await Promise.all(background);
   expect(running.size).toBe(0);
-  expect(fills.isBusy).toBe(false);
-  fills.start('a');
+  expect(hydrations.isBusy).toBe(false);
+  hydrations.start('a');
   await turn();
   expect(running.size).toBe(0);
   goOn();
@@ -146,6 +146,6 @@ test('suspending all aborts every hydration; resuming starts them again', async 
   running.get('a')?.end.resolve(undefined);
   await turn();
   expect([...pending]).toEqual(['b', 'c']);
-  await fills.suspendAll();
-  expect(told).toEqual([]);
+  await hydrations.suspendAll();
+  expect(reported).toEqual([]);
 });

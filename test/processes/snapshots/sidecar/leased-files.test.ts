@@ -44,14 +44,14 @@ async function release(holder: ChildProcess): Promise<void> {
   await gone;
 }
 
-interface Scene {
+interface Fixture {
   readonly store: MemoryStore;
   readonly workspace: LocalWorkspace;
   readonly at: (name: string) => string;
   readonly text: (name: string) => string;
 }
 
-async function opened(): Promise<Scene> {
+async function opened(): Promise<Fixture> {
   const store = new MemoryStore();
   const workspace = await LocalWorkspace.open(temporaryDirectory(), store);
   const at = (name: string): string => join(workspace.path, name);
@@ -61,7 +61,7 @@ async function opened(): Promise<Scene> {
 }
 
 /** A scan while somebody holds a/leased. */
-async function incomplete({ workspace, at }: Scene): Promise<ScanResult> {
+async function incomplete({ workspace, at }: Fixture): Promise<ScanResult> {
   const holder = await hold('stubborn', at('a/leased'));
   const scan = await workspace.scan();
   await release(holder);
@@ -75,9 +75,9 @@ test('a program that gives its lease up is waited for', async () => {
 });
 
 test('a file that cannot be read is named, the rest is in the tree, and the next scan reads it', async () => {
-  const scene = await opened();
-  const { workspace, store } = scene;
-  const first = await incomplete(scene);
+  const fixture = await opened();
+  const { workspace, store } = fixture;
+  const first = await incomplete(fixture);
   expect(first).toMatchObject({
     complete: true,
     files: 3,
@@ -95,9 +95,9 @@ test('a file that cannot be read is named, the rest is in the tree, and the next
 });
 
 test('a restore leaves what the snapshot lacks as it is', async () => {
-  const scene = await opened();
-  const { workspace, at, text } = scene;
-  const { root } = await incomplete(scene);
+  const fixture = await opened();
+  const { workspace, at, text } = fixture;
+  const { root } = await incomplete(fixture);
   for (const name of ['a/leased', 'a/beside', 'top']) writeFileSync(at(name), `second ${name}`);
   writeFileSync(at('a/new'), 'new');
   expect((await rejectedError(workspace.restore(root, { path: '/workspace/a/leased' }))).code).toBe(
@@ -114,9 +114,9 @@ test('a restore leaves what the snapshot lacks as it is', async () => {
 });
 
 test('a workspace that begins with an incomplete snapshot has the rest, and its next scan has what is there', async () => {
-  const scene = await opened();
-  const { store } = scene;
-  const { root } = await incomplete(scene);
+  const fixture = await opened();
+  const { store } = fixture;
+  const { root } = await incomplete(fixture);
   const fork = await LocalWorkspace.open(temporaryDirectory(), store);
   expect(await fork.restore(root, { dryRun: true })).toMatchObject({ created: 3 });
   expect(await fork.restore(root)).toMatchObject({ created: 3 });
@@ -129,12 +129,12 @@ test('a workspace that begins with an incomplete snapshot has the rest, and its 
 });
 
 test('a comparison does not take a missing file for a deleted or a new one', async () => {
-  const scene = await opened();
-  const { workspace, store, at } = scene;
+  const fixture = await opened();
+  const { workspace, store, at } = fixture;
   const whole = await workspace.scan();
   writeFileSync(at('a/leased'), 'changed');
   writeFileSync(at('top'), 'changed');
-  const lacking = await incomplete(scene);
+  const lacking = await incomplete(fixture);
   expect(lacking.missing).toBe(1);
   for (const [before, after] of [
     [whole, lacking],

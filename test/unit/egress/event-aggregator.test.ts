@@ -6,17 +6,17 @@ import {
 } from '../../../supervisor/egress/event-aggregator.ts';
 
 let told: EgressEvent[];
-let ledger: EgressEventAggregator;
+let aggregator: EgressEventAggregator;
 beforeEach(() => {
   vi.useFakeTimers();
   told = [];
-  ledger = new EgressEventAggregator({
+  aggregator = new EgressEventAggregator({
     now: () => Date.now(),
     record: (entries) => told.push(...entries.map(({ data }) => EgressEventSchema.parse(data))),
   });
 });
 afterEach(() => {
-  ledger.close();
+  aggregator.close();
   vi.useRealTimers();
 });
 
@@ -38,9 +38,9 @@ const counts = () => told.map(({ host, count }) => [host, count]);
 
 test('the first of a kind is reported at once, repeats are aggregated over growing windows', () => {
   const allowed = { decision: 'allowed', reason: null, rule: 'a.test' } as const;
-  ledger.add(seen('a.test', allowed));
+  aggregator.add(seen('a.test', allowed));
   expect(counts()).toEqual([['a.test', 1]]);
-  for (let at = 0; at < 10; at += 1) ledger.add(seen('a.test', { ...allowed, bytesIn: 2, bytesOut: 1 }));
+  for (let at = 0; at < 10; at += 1) aggregator.add(seen('a.test', { ...allowed, bytesIn: 2, bytesOut: 1 }));
   expect(told).toHaveLength(1);
   vi.advanceTimersByTime(5000);
   expect(counts()).toEqual([
@@ -50,36 +50,36 @@ test('the first of a kind is reported at once, repeats are aggregated over growi
   expect(told[1]).toMatchObject({ bytesIn: 20, bytesOut: 10 });
   // A program that runs for a day: windows double up to ten minutes.
   for (let second = 0; second < 86_400; second += 1) {
-    ledger.add(seen('a.test', allowed));
+    aggregator.add(seen('a.test', allowed));
     vi.advanceTimersByTime(1000);
   }
   expect(told.length).toBeLessThan(2 + 8 + 144);
-  ledger.close();
+  aggregator.close();
   expect(told.reduce((sum, { count }) => sum + count, 0)).toBe(11 + 86_400);
 });
 
 test('another decision, port, reason or rule is another kind; after an idle window it is reported at once again', () => {
   const failed = { decision: 'failed', reason: 'not_reached' } as const;
-  ledger.add(seen('a.test', failed));
-  ledger.add(seen('a.test', { ...failed, port: 80 }));
-  ledger.add(seen('a.test', { ...failed, reason: 'not_resolved' }));
-  ledger.add(seen('a.test', { decision: 'allowed', reason: null, rule: '*.test' }));
+  aggregator.add(seen('a.test', failed));
+  aggregator.add(seen('a.test', { ...failed, port: 80 }));
+  aggregator.add(seen('a.test', { ...failed, reason: 'not_resolved' }));
+  aggregator.add(seen('a.test', { decision: 'allowed', reason: null, rule: '*.test' }));
   expect(told).toHaveLength(4);
   vi.advanceTimersByTime(5000);
-  ledger.add(seen('a.test', failed));
+  aggregator.add(seen('a.test', failed));
   expect(told).toHaveLength(5);
 });
 
 test('a denied host is reported once per turn for all ports, and its count when the next turn begins', () => {
   for (let turn = 0; turn < 3; turn += 1) {
-    ledger.beginTurn();
+    aggregator.beginTurn();
     for (let at = 0; at < 13; at += 1) {
-      ledger.add(seen('telemetry.test', { port: at % 2 === 0 ? 443 : 80 }));
+      aggregator.add(seen('telemetry.test', { port: at % 2 === 0 ? 443 : 80 }));
       vi.advanceTimersByTime(400);
     }
-    ledger.add(seen('other.test'));
+    aggregator.add(seen('other.test'));
   }
-  ledger.close();
+  aggregator.close();
   expect(counts()).toEqual([
     ['telemetry.test', 1],
     ['other.test', 1],
@@ -94,9 +94,9 @@ test('a denied host is reported once per turn for all ports, and its count when 
 });
 
 test('an observation with a count keeps it', () => {
-  ledger.add(seen('', { reason: 'too_many' }), 7);
-  ledger.add(seen('', { reason: 'too_many' }), 5);
-  ledger.close();
+  aggregator.add(seen('', { reason: 'too_many' }), 7);
+  aggregator.add(seen('', { reason: 'too_many' }), 5);
+  aggregator.close();
   expect(counts()).toEqual([
     ['', 7],
     ['', 5],
@@ -104,9 +104,9 @@ test('an observation with a count keeps it', () => {
 });
 
 test('many different hosts do not fill the history: beyond a limit they are aggregated', () => {
-  for (let at = 0; at < 10_000; at += 1) ledger.add(seen(`h${String(at)}.test`));
+  for (let at = 0; at < 10_000; at += 1) aggregator.add(seen(`h${String(at)}.test`));
   vi.advanceTimersByTime(3600_000);
-  ledger.close();
+  aggregator.close();
   expect(told.length).toBeLessThan(210);
   expect(told.reduce((sum, { count }) => sum + count, 0)).toBe(10_000);
   const together = told.filter(({ host }) => host === '*').map(({ allow }) => allow);
@@ -115,10 +115,10 @@ test('many different hosts do not fill the history: beyond a limit they are aggr
 
 test('an hour of new hosts gives a bounded number of events', () => {
   for (let at = 0; at < 36_000; at += 1) {
-    ledger.add(seen(`h${String(at)}.test`));
+    aggregator.add(seen(`h${String(at)}.test`));
     vi.advanceTimersByTime(100);
   }
-  ledger.close();
+  aggregator.close();
   expect(told.length).toBeLessThan(200 + 3600 / 5 + 100);
   expect(told.reduce((sum, { count }) => sum + count, 0)).toBe(36_000);
 });
