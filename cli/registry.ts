@@ -19,7 +19,7 @@ export type Action<Operands extends readonly unknown[], Options> = (
 ) => Promise<number | undefined>;
 
 /** Which candidates shell completion offers for an operand. The supervisor provides names of sessions and profiles. */
-export type OperandKind = 'session' | 'profile' | 'directory' | 'none';
+export type OperandKind = 'session' | 'profile' | 'host' | 'directory' | 'none';
 
 export interface CommandOptions {
   /** As commander has it: `run <profile> <input>`. */

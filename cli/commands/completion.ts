@@ -62,6 +62,10 @@ async function wordsOf(context: Context, kind: string): Promise<string[]> {
       const { profiles } = await context.call('profile/list', {}, options);
       return profiles.map((profile) => profile.name);
     }
+    if (kind === 'host') {
+      const { HostList } = await import('../../hosts/base/host-list.ts');
+      return new HostList(context.home).all().map((host) => host.name);
+    }
     if (kind !== 'session') return [];
     const { sessions } = await context.call('session/list', { limit: 500 }, options);
     const names = sessions.map((session) => session.name);

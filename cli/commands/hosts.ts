@@ -149,6 +149,7 @@ function registerList(registry: Registry, group: Command): void {
 function registerRemove(registry: Registry, group: Command): void {
   const command = registry.command(group, {
     usage: 'rm <name>',
+    operands: ['host'],
     description: 'remove a machine from the list; everything on it stays, and its sessions continue',
     withoutHost: true,
   });
@@ -165,6 +166,7 @@ function registerRemove(registry: Registry, group: Command): void {
 function registerDoctor(registry: Registry, group: Command): void {
   const command = registry.command(group, {
     usage: 'doctor <name>',
+    operands: ['host'],
     description: 'check a machine: the login, its system, Docker, and Holdfast there',
     withoutHost: true,
   });
@@ -189,6 +191,7 @@ function registerDoctor(registry: Registry, group: Command): void {
 function registerUpdate(registry: Registry, group: Command): void {
   const command = registry.command(group, {
     usage: 'update <name>',
+    operands: ['host'],
     description: 'install this version of Holdfast and its images on a machine; its turns continue meanwhile',
     withoutHost: true,
   });

@@ -12,6 +12,8 @@ export interface CompletionNode {
     readonly flag: string;
     readonly description: string;
     readonly takesValue: boolean;
+    /** What its value is: a kind of name, or one of these words. */
+    readonly value: OperandKind | readonly string[];
   }[];
   /** What its operands are, in order. */
   readonly operands: readonly OperandKind[];
@@ -36,7 +38,13 @@ export function buildCompletionTree(registry: Registry): CompletionNode[] {
         const takesValue = option.required || option.optional;
         return [option.long, option.short]
           .filter((flag): flag is string => typeof flag === 'string')
-          .map((flag) => ({ flag, description: firstWords(option.description), takesValue }));
+          .map((flag) => ({
+            ...{ flag, description: firstWords(option.description), takesValue },
+            value:
+              option.argChoices ??
+              (option.flags.includes('<host>') ? 'host' : VALUES[option.long ?? '']) ??
+              'none',
+          }));
       }),
       operands: registry.operandsOf(command),
     });
@@ -45,6 +53,15 @@ export function buildCompletionTree(registry: Registry): CompletionNode[] {
   visit(registry.root);
   return nodes;
 }
+
+/** Options whose values are names that a supervisor or the list of hosts knows, and folders. Others are completed as files. */
+const VALUES: Readonly<Record<string, OperandKind>> = {
+  '--host': 'host',
+  '--session': 'session',
+  '--profile': 'profile',
+  '--home': 'directory',
+  '--repository': 'directory',
+};
 
 /** The beginning of a description, without characters that need escaping in a shell script. */
 function firstWords(description: string): string {

@@ -5,10 +5,14 @@ export function zshScript(tree: readonly CompletionNode[]): string {
     const commands = node.subcommands.map((one) => `'${one.name}:${one.description}'`);
     const options = node.options.map((option) => `'${option.flag}:${option.description}'`);
     const valued = node.options.filter((option) => option.takesValue).map((option) => option.flag);
+    const values = node.options.flatMap(({ flag, value }) =>
+      value === 'none' ? [] : [`'${flag}=${typeof value === 'string' ? `@${value}` : value.join('|')}'`],
+    );
     return `    '${node.path.join(' ')}')
       commands=(${commands.join(' ')})
       options=(${options.join(' ')})
       valued=(${valued.join(' ')})
+      values=(${values.join(' ')})
       operands=(${node.operands.join(' ')}) ;;`;
   });
   return `#compdef holdfast
@@ -23,7 +27,7 @@ ${cases.join('\n')}
 _holdfast() {
   local node='' word kind
   local -i position=0 skip=0 index=2
-  local -a commands options valued operands
+  local -a commands options valued values operands
   _holdfast_node ''
   for ((; index < CURRENT; index++)); do
     word=\${words[index]}
@@ -35,21 +39,37 @@ _holdfast() {
     fi
     if _holdfast_node "\${node:+$node }$word"; then node="\${node:+$node }$word"; else ((position++)); fi
   done
-  if ((skip)); then _files; return; fi
+  if ((skip)); then
+    kind=\${\${(M)values:#\${words[CURRENT-1]}=*}#*=}
+    case $kind in
+      @*) _holdfast_names \${kind#@} ;;
+      '') _files ;;
+      *) compadd -- \${(s:|:)kind} ;;
+    esac
+    return
+  fi
   kind=\${operands[position+1]}
   if [[ $PREFIX == -* ]]; then
     _describe option options
-  elif ((\${#commands})); then
-    _describe command commands
-  elif [[ $kind == directory ]]; then
-    _files -/
-  elif [[ $kind == session || $kind == profile ]]; then
-    local -a found
-    found=("\${(@f)$(\${words[1]} __complete $kind 2>/dev/null)}")
-    ((\${#found})) && compadd -a found
-  else
+    return
+  fi
+  # A group can be a command itself, as review.
+  ((position == 0 && \${#commands})) && _describe command commands
+  if [[ -n $kind ]]; then
+    _holdfast_names $kind
+  elif ((! \${#commands})); then
     _describe option options
   fi
+}
+
+_holdfast_names() {
+  case $1 in
+    directory) _files -/ ;;
+    session|profile|host)
+      local -a found
+      found=("\${(@f)$(\${words[1]} __complete $1 2>/dev/null)}")
+      [[ -n $found ]] && compadd -a found ;;
+  esac
 }
 
 if [[ $zsh_eval_context[-1] == loadautofunc ]]; then _holdfast "$@"; else compdef _holdfast holdfast; fi

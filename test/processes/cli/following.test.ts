@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { appendFileSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -212,82 +211,5 @@ describe('supervisor logs', () => {
     const { code, stdout } = await driven.result;
     expect(code).toBe(130);
     expect(stdout.match(/one|two|three|four/g)).toEqual(['one', 'two', 'three', 'four']);
-  });
-});
-
-describe('completion', () => {
-  test('candidates come from a running supervisor; ambiguous names include the profile', async () => {
-    const { home } = await serve({
-      'session/list': () => ({
-        sessions: [
-          session({ name: 'a b' }),
-          session({ name: 'default' }),
-          session({ name: 'default', profile: 'other' }),
-          session({ name: 'evil\u001b[2J' }),
-        ],
-        nextCursor: null,
-      }),
-      'profile/list': () => ({ profiles: [profile()] }),
-    });
-    expect((await runToEnd(['__complete', 'session'], { home })).stdout).toBe(
-      'a b\ncounter/default\nother/default\n',
-    );
-    expect((await runToEnd(['__complete', 'profile'], { home })).stdout).toBe('counter\n');
-  });
-
-  test('without a supervisor there are no candidates and no error, and none is started', async () => {
-    expect(await runToEnd(['__complete', 'session'], { home: '/nonexistent/home' })).toEqual({
-      code: 0,
-      stdout: '',
-      stderr: '',
-    });
-  });
-
-  test('the bash script completes commands, options and names, and does not evaluate names', async () => {
-    const { stdout: script } = await runToEnd(['completion', 'bash'], { home: '/nonexistent/home' });
-    const path = directory();
-    const marker = join(path, 'evaluated');
-    const names = ['default', `it's $(touch ${marker})`, 'draft'];
-    // A program of this name in the PATH stands for holdfast; it only knows how to answer the script.
-    writeFileSync(
-      join(path, 'holdfast'),
-      `#!/bin/sh\n[ "$1" = __complete ] && cat <<'EOF'\n${names.join('\n')}\nEOF\n`,
-      { mode: 0o755 },
-    );
-    writeFileSync(join(path, 'script'), script);
-    const complete = (...words: string[]) =>
-      execFileSync(
-        'bash',
-        [
-          '--norc',
-          '-c',
-          `source ${join(path, 'script')}; COMP_WORDS=(holdfast "$@"); COMP_CWORD=$#; _holdfast; printf '%s\\n' "\${COMPREPLY[@]}"`,
-          'bash',
-          ...words,
-        ],
-        {
-          encoding: 'utf8',
-          env: { PATH: `${path}:${process.env['PATH'] ?? ''}` },
-          stdio: ['ignore', 'pipe', 'ignore'],
-        },
-      )
-        .split('\n')
-        .filter((word) => word !== '');
-    expect(complete('ses')).toEqual(['session']);
-    expect(complete('session', 're')).toEqual(['resume', 'reset']);
-    expect(complete('run', '--s')).toEqual(['--session']);
-    expect(complete('session', 'show', 'd')).toEqual(['default', 'draft']);
-    expect(complete('session', 'update', '--name', 'x', 'dr')).toEqual(['draft']);
-    expect(complete('session', 'show', 'it')).toEqual([expect.stringMatching(/^it\\'s\\ \\\$\\\(touch/)]);
-    expect(() => execFileSync('test', ['-e', marker])).toThrow();
-  });
-
-  test('the scripts for zsh and fish contain every command', async () => {
-    for (const shell of ['zsh', 'fish']) {
-      const { stdout } = await runToEnd(['completion', shell], { home: '/nonexistent/home' });
-      for (const word of ['deploy', 'session', 'resume', 'workspace', 'supervisor'])
-        expect(stdout).toContain(word);
-      expect(stdout).not.toContain('undelete');
-    }
   });
 });
