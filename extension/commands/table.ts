@@ -73,6 +73,7 @@ export const COMMANDS = {
   'holdfast.previousChange': RECORDS,
   'holdfast.acceptChange': RECORDS,
   'holdfast.rejectChange': SANDBOX,
+  'holdfast.withdrawDecision': RECORDS,
   'holdfast.acceptSelection': RECORDS,
   'holdfast.rejectSelection': SANDBOX,
   'holdfast.acceptHunk': RECORDS,

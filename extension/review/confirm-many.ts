@@ -4,8 +4,12 @@ import { formatCount } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { needsCare } from './review-model.ts';
 
-/** Asks before many changes are decided at once. */
-export async function confirmMany(files: readonly ReviewFile[], verdict: Verdict): Promise<boolean> {
+/** Asks before many changes are decided at once. `replaced`: about how many of them there is another decision. */
+export async function confirmMany(
+  files: readonly ReviewFile[],
+  verdict: Verdict,
+  replaced = 0,
+): Promise<boolean> {
   const careful = files.filter(needsCare);
   const names = careful
     .slice(0, 5)
@@ -16,6 +20,7 @@ export async function confirmMany(files: readonly ReviewFile[], verdict: Verdict
     careful.length === 0
       ? ''
       : `\n\n${formatCount(careful.length, 'change')} may run on your machine, lead out of the tree, or replace a folder:\n${names}${more}`;
+  const again = replaced === 0 ? '' : `\n\n${formatCount(replaced, 'earlier decision')} will be replaced.`;
   const below = files.reduce((sum, file) => sum + file.below, 0);
   const hidden =
     below === 0 ? '' : `\n\n${formatCount(below, 'path')} below folders that came or went go with them.`;
@@ -26,7 +31,7 @@ export async function confirmMany(files: readonly ReviewFile[], verdict: Verdict
       : 'The workspace gets back what was there before.';
   const choice = await window.showWarningMessage(
     `${verdict === 'accept' ? 'Accept' : 'Reject'} ${formatCount(files.length, 'change')}?`,
-    { modal: true, detail: `${effect} You can undo this.${warning}${hidden}` },
+    { modal: true, detail: `${effect} You can undo this.${again}${warning}${hidden}` },
     button,
   );
   return choice === button;

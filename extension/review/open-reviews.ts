@@ -9,15 +9,19 @@ import type { SessionEvents } from '../history/session-events.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { AcceptedTexts } from './accepted-texts.ts';
+import { ChangeTreeView, SHOW_TREE } from './change-tree-view.ts';
 import type { ShownChange } from './change-uri.ts';
 import { HunkMarks } from './hunk-marks.ts';
 import { OpenReview, isNoReview } from './open-review.ts';
 import { ReviewComments } from './review-comments.ts';
 import { ReviewDecorations } from './review-decorations.ts';
 import { StayingGroup } from './staying-group.ts';
+import type { StayingFile } from './will-not-travel.ts';
 
 /** The sessions whose reviews this window shows, for the time after a reload. */
 const KEY = 'holdfast.reviews';
+/** Whether the tree was open once: VS Code begins with it closed, and remembers what the person does. */
+const TREE_KEY = 'holdfast.reviewTreeShown';
 /** Set while the window shows a review. */
 const CONTEXT = 'holdfast.reviewing';
 
@@ -29,10 +33,13 @@ export class OpenReviews implements Disposable {
   readonly #state: Memento;
   readonly #owned = new DisposableStore();
   readonly #reviews = new Map<string, OpenReview>();
+  /** By session, as `#reviews`. */
+  readonly #staying = new Map<string, StayingGroup>();
   readonly #decorations: ReviewDecorations;
   readonly #marks: HunkMarks;
   #comments: ReviewComments | undefined;
   #accepted: AcceptedTexts | undefined;
+  #tree: ChangeTreeView | undefined;
 
   constructor(options: {
     readonly connection: Connection;
@@ -74,6 +81,16 @@ export class OpenReviews implements Disposable {
     return (this.#accepted ??= this.#owned.add(new AcceptedTexts(this.#connection)));
   }
 
+  /** As `comments`. */
+  get tree(): ChangeTreeView {
+    return (this.#tree ??= this.#owned.add(new ChangeTreeView(this)));
+  }
+
+  /** What a handoff of the session's review would leave behind. */
+  stayingOf(session: string): readonly StayingFile[] {
+    return this.#staying.get(session)?.files ?? [];
+  }
+
   get all(): readonly OpenReview[] {
     return [...this.#reviews.values()];
   }
@@ -85,9 +102,15 @@ export class OpenReviews implements Disposable {
     const review = new OpenReview({ connection: this.#connection, events: this.#events, session });
     this.#reviews.set(session.id, review);
     const isShown = (): boolean => this.of(session.id) === review;
-    const staying = new StayingGroup({ connection: this.#connection, review, isShown });
+    const staying = new StayingGroup({
+      connection: this.#connection,
+      ...{ review, isShown },
+      onShown: () => this.tree.refresh(),
+    });
+    this.#staying.set(session.id, staying);
     review.onDidChange(() => {
       void staying.refresh();
+      this.tree.refresh();
       this.#decorations.refresh();
       this.#marks.refresh();
       this.#acceptedTexts.refresh(session.id);
@@ -95,13 +118,24 @@ export class OpenReviews implements Disposable {
     });
     review.control.quickDiffProvider = this.#acceptedTexts.quickDiffOf(session.id);
     review.onDidEnd(() => void this.#showEnd(review));
+    this.tree.refresh();
     this.#remember();
     return review;
+  }
+
+  /** Brings the reviews to the front. */
+  async show(): Promise<void> {
+    await commands.executeCommand('workbench.view.scm');
+    if (this.#state.get<unknown>(TREE_KEY) === true) return;
+    await commands.executeCommand(SHOW_TREE);
+    await this.#state.update(TREE_KEY, true);
   }
 
   close(session: string): void {
     this.#reviews.get(session)?.dispose();
     this.#reviews.delete(session);
+    this.#staying.delete(session);
+    this.#tree?.refresh();
     this.#comments?.forget(session);
     this.#remember();
   }

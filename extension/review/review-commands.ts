@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { Uri, commands, window } from 'vscode';
+import { commands, window } from 'vscode';
 import type { Memento } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Decision, ReviewAction, ReviewFile, Verdict } from '../../protocol/review.ts';
+import type { Decision, ReviewAction, Verdict } from '../../protocol/review.ts';
 import { REVIEW_LIMITS, ReviewBaseSchema } from '../../protocol/review.ts';
 import { formatCount } from '../base/format.ts';
 import { notifyProgress } from '../base/progress.ts';
@@ -17,6 +17,7 @@ import type { SessionList } from '../sessions/session-list.ts';
 import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { goToNeighbour, openAllChanges, openChange } from './change-editors.ts';
 import { activeChange, shownChange } from './change-uri.ts';
+import { changedSince, filesFor, isToConfirm, noChange, targetsOf } from './change-targets.ts';
 import { confirmMany } from './confirm-many.ts';
 import { decisionsInGutter } from './gutter-decisions.ts';
 import type { OpenReview } from './open-review.ts';
@@ -63,6 +64,7 @@ export class ReviewCommands {
       'holdfast.previousChange': (target) => this.#goTo(target, -1),
       'holdfast.acceptChange': (...targets) => this.#decideFiles(targets, 'accept'),
       'holdfast.rejectChange': (...targets) => this.#decideFiles(targets, 'reject'),
+      'holdfast.withdrawDecision': (...targets) => this.#decideFiles(targets, 'withdraw'),
       'holdfast.acceptSelection': () => this.#decideSelection('accept'),
       'holdfast.rejectSelection': () => this.#decideSelection('reject'),
       'holdfast.acceptHunk': (...shown) => this.#decideInGutter(shown, 'accept'),
@@ -111,7 +113,7 @@ export class ReviewCommands {
       );
       return 0;
     }
-    await commands.executeCommand('workbench.view.scm');
+    await this.#reviews.show();
     const [first] = inReviewOrder(review.files);
     if (first !== undefined) await openChange(review, first, { preserveFocus: false });
     return review.files.length;
@@ -123,7 +125,7 @@ export class ReviewCommands {
   }
 
   async #openChange(targets: readonly unknown[]): Promise<void> {
-    const { review, files } = this.#filesOf(targets);
+    const { review, files } = targetsOf(this.#reviews, targets);
     const [file] = files;
     if (file !== undefined) await openChange(review, file, {});
   }
@@ -138,14 +140,25 @@ export class ReviewCommands {
     if (review !== undefined) await goToNeighbour(this.#reviews, review, step);
   }
 
-  /** For entries of the view, a group of it, a URI, or the change in the active editor. Returns how many were decided. */
-  async #decideFiles(targets: readonly unknown[], verdict: Verdict): Promise<number | undefined> {
-    const { review, files, isGroup, shown } = this.#filesOf(targets);
-    const isMuch = (isGroup && files.length > 1) || files.some(({ below }) => below > 0);
-    if (isMuch && !(await confirmMany(files, verdict))) return undefined;
+  /** For what `targetsOf` finds, or `selected` of the tree. Returns how many were decided. */
+  async #decideFiles(args: readonly unknown[], action: ReviewAction): Promise<number | undefined> {
+    const targets = targetsOf(
+      this.#reviews,
+      args[0] === 'selected' ? await this.#reviews.tree.selected() : args,
+    );
+    const { review, what } = targets;
+    const files = filesFor(targets, action);
+    if (files.length === 0) {
+      window.setStatusBarMessage(`There is nothing to ${action}`, STATUS_MS);
+      return 0;
+    }
+    if (action !== 'withdraw' && isToConfirm(what, files, action)) {
+      const replaced = files.filter(({ state }) => state !== 'to-review').length;
+      if (!(await confirmMany(files, action, replaced))) return undefined;
+    }
     const decisions = files.map(({ path, id }) => ({ path, seen: id }));
-    const decided = await this.#decide(review, verdict, decisions);
-    if (shown) await goToNeighbour(this.#reviews, review, 1);
+    const decided = await this.#decide(review, action, decisions);
+    if (what === 'shown' && action !== 'withdraw') await goToNeighbour(this.#reviews, review, 1);
     return decided;
   }
 
@@ -244,7 +257,7 @@ export class ReviewCommands {
     return sent;
   }
 
-  async #decide(review: OpenReview, verdict: Verdict, decisions: readonly Decision[]): Promise<number> {
+  async #decide(review: OpenReview, verdict: ReviewAction, decisions: readonly Decision[]): Promise<number> {
     let decided = 0;
     for (let from = 0; from < decisions.length; from += REVIEW_LIMITS.decisions) {
       const part = decisions.slice(from, from + REVIEW_LIMITS.decisions);
@@ -255,7 +268,7 @@ export class ReviewCommands {
 
   async #send(
     review: OpenReview,
-    verdict: Verdict,
+    verdict: ReviewAction,
     what: { readonly decisions: Decision[] } | { readonly all: ReviewPosition },
   ): Promise<number> {
     const request = { session: review.session.id, verdict, ...what, opId: randomUUID() };
@@ -302,30 +315,6 @@ export class ReviewCommands {
     return (await window.showQuickPick(items, { placeHolder: 'Choose a review' }))?.review;
   }
 
-  /** Errors: `invalid_params` where nothing is named and no change is open, `conflict` for an outdated one. */
-  #filesOf(targets: readonly unknown[]): Found {
-    const resources = targets.flat().filter(isResource);
-    const [first] = resources;
-    if (first !== undefined) {
-      const { review } = first;
-      const files = resources.filter((one) => one.review === review).map(({ file }) => file);
-      return { review, files, isGroup: false, shown: false };
-    }
-    const [target] = targets;
-    for (const review of this.#reviews.all) {
-      const files = review.resourcesIn(target);
-      if (files.length > 0) return { review, files, isGroup: true, shown: false };
-    }
-    // What was named is gone, for example after a double click: the change in the active editor is another one.
-    if (targets.length > 0 && !(target instanceof Uri && shownChange(target) !== undefined)) throw gone();
-    const shown = activeChange();
-    const review = shown === undefined ? undefined : this.#reviews.of(shown.session);
-    if (shown === undefined || review === undefined) throw noChange();
-    const file = review.fileAt(shown.path);
-    if (file?.id !== shown.id) throw changedSince(shown.path);
-    return { review, files: [file], isGroup: false, shown: true };
-  }
-
   #pick(target: unknown, title: string): Promise<Session | undefined> {
     return pickSession(this.#sessions, target ?? onlySessionInWindow(), { title });
   }
@@ -335,25 +324,6 @@ export class ReviewCommands {
 interface ReviewPosition {
   readonly review: string;
   readonly revision: number;
-}
-
-interface Found {
-  readonly review: OpenReview;
-  readonly files: readonly ReviewFile[];
-  /** A group of the view was named, and not its entries. */
-  readonly isGroup: boolean;
-  /** It is the change in the active editor. */
-  readonly shown: boolean;
-}
-
-function gone(): HoldfastError {
-  return new HoldfastError('conflict', 'This change is not in the list any more', {
-    next: 'look at the review again',
-  });
-}
-
-function isResource(target: unknown): target is { readonly review: OpenReview; readonly file: ReviewFile } {
-  return typeof target === 'object' && target !== null && 'review' in target && 'file' in target;
 }
 
 function titleOf(session: Session): string {
@@ -367,18 +337,6 @@ function describeBase(review: OpenReview): string {
   return spec === 'start' ? 'its start' : 'the chosen snapshot';
 }
 
-function noChange(): HoldfastError {
-  return new HoldfastError('invalid_params', 'No change of a review is open', {
-    next: 'open one from the Source Control view, or run Review Changes',
-  });
-}
-
 function noReview(): HoldfastError {
   return new HoldfastError('not_found', 'No review is open in this window', { next: 'run Review Changes' });
-}
-
-function changedSince(path: string): HoldfastError {
-  return new HoldfastError('conflict', `${sanitize(path)} has changed since you opened it`, {
-    next: 'open it again from the Source Control view',
-  });
 }

@@ -1,6 +1,7 @@
 import type { Decision, Hunk, ReviewFile, ReviewState } from '../../protocol/review.ts';
 import { QUARANTINED_RISKS } from '../../protocol/risk.ts';
 import type { Risk } from '../../protocol/risk.ts';
+import { sanitize } from '../base/sanitize.ts';
 import type { Side } from './change-uri.ts';
 
 /**
@@ -64,8 +65,8 @@ function isAside({ path, risks }: Pick<ReviewFile, 'path' | 'risks'>): boolean {
 /** By `placeOf`. */
 const OPEN_GROUPS = ['closely', 'toReview', 'aside'] as const;
 
-/** Where an undecided change is listed: first what needs care, generated files and tests last. */
-function placeOf(file: Pick<ReviewFile, 'path' | 'risks' | 'below'>): 0 | 1 | 2 {
+/** Where a change is listed while it is undecided: first what needs care, generated files and tests last. */
+export function placeOf(file: Pick<ReviewFile, 'path' | 'risks' | 'below'>): 0 | 1 | 2 {
   return needsCare(file) ? 0 : isAside(file) ? 2 : 1;
 }
 
@@ -96,6 +97,21 @@ export function describeChange(file: ReviewFile): string {
     ...(below === 0 ? [] : [`with ${below} below it`]),
   ].join(', ');
   return risks.length === 0 ? what : `${what} · ${describeRisks(risks)}`;
+}
+
+/** What the tree says beside a name, as `2 of 5 hunks accepted · large`. The checkbox says the rest. */
+export function describeFlags(file: ReviewFile): string {
+  const { state, hunks, again, below, risks, oldPath } = file;
+  const isPlain = state === 'to-review' || state === 'accepted';
+  const part = hunks === undefined ? STATES[state] : `${hunks.accepted} of ${hunks.all} hunks accepted`;
+  const all = [
+    ...(isPlain ? [] : [part]),
+    ...(again ? ['changed since you decided'] : []),
+    ...(oldPath === undefined ? [] : [`from ${oldPath.slice(oldPath.lastIndexOf('/') + 1)}`]),
+    ...(below === 0 ? [] : [`with ${below} below it`]),
+    ...(risks.length === 0 ? [] : [describeRisks(risks)]),
+  ];
+  return sanitize(all.join(' · '));
 }
 
 export function describeRisks(risks: readonly Risk[]): string {

@@ -26,6 +26,8 @@ export interface StayingGroupOptions {
   readonly review: OpenReview;
   /** Whether the window still shows the review: its groups go with it. */
   readonly isShown: () => boolean;
+  /** After each look. */
+  readonly onShown: () => void;
 }
 
 /** The group of a review's changes that a handoff would leave behind or put into quarantine. Nothing is decided in it. */
@@ -33,6 +35,7 @@ export class StayingGroup {
   readonly #options: StayingGroupOptions;
   readonly #group: SourceControlResourceGroup;
   readonly #ignoreFiles = new Map<RawPath, KnownIgnoreFile>();
+  #files: readonly StayingFile[] = [];
   #isRunning = false;
   #isWanted = false;
 
@@ -40,6 +43,11 @@ export class StayingGroup {
     this.#options = options;
     this.#group = options.review.control.createResourceGroup('willNotTravel', LABEL);
     this.#group.hideWhenEmpty = true;
+  }
+
+  /** As they were found last. */
+  get files(): readonly StayingFile[] {
+    return this.#files;
   }
 
   /** Looks at the changes again. Without a connection the group stays as it is. */
@@ -61,11 +69,13 @@ export class StayingGroup {
   }
 
   #show(staying: readonly StayingFile[]): void {
+    this.#files = staying;
     const isAll = staying.length <= MAX_LISTED;
     this.#group.label = isAll
       ? LABEL
       : `${LABEL} (the first ${MAX_LISTED} of ${formatCount(staying.length, 'change')})`;
     this.#group.resourceStates = staying.slice(0, MAX_LISTED).map((one) => this.#resource(one));
+    this.#options.onShown();
   }
 
   #resource({ file, why }: StayingFile): SourceControlResourceState {

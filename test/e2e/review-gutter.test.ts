@@ -9,6 +9,16 @@ const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 const STORY = Array.from({ length: 16 }, (_, at) => `line ${at + 1}\n`).join('');
 const POLL = { timeout: 30_000 };
 
+const DiffSchema = z.object({
+  files: z.array(z.object({ file: z.object({ path: z.string(), state: z.string() }) })),
+});
+
+/** Of `review diff`, which compares nothing again. */
+function statesOf(diff: unknown): Record<string, string> {
+  const { files } = DiffSchema.parse(diff);
+  return Object.fromEntries(files.map(({ file }) => [file.path.slice('/workspace/'.length), file.state]));
+}
+
 function edit(line: number, text: string): string {
   return `sed -i -e 's/^line ${line}$/${text}/' /workspace/story.txt`;
 }
@@ -21,18 +31,71 @@ function row(person: User, name: string): Locator {
   return person.page.locator('.scm-view .monaco-list-row', { hasText: name });
 }
 
+/** An entry of the tree of changes. */
+function entry(person: User, name: string): Locator {
+  return person.page.locator('.customview-tree .monaco-list-row', { hasText: name }).first();
+}
+
+function checkbox(person: User, name: string): Locator {
+  return entry(person, name).locator('.custom-view-tree-node-item-checkbox');
+}
+
+async function waitUntilChecked(person: User, name: string, checked: boolean): Promise<void> {
+  await expect.poll(() => checkbox(person, name).getAttribute('aria-checked'), POLL).toBe(String(checked));
+}
+
+/**
+ * Accepts a folder of two changes by its checkbox and by its keys, and withdraws that in between. What may run on the machine is
+ * left to review.
+ */
+async function acceptInTree(
+  person: User,
+  states: () => Promise<Readonly<Record<string, string>>>,
+): Promise<void> {
+  const expectSource = async (state: string): Promise<void> => {
+    await waitUntilChecked(person, 'src', state === 'accepted');
+    expect(await states()).toMatchObject({ 'src/a': state, 'src/b': state, 'run.sh': 'to-review' });
+  };
+  const list = person.page.locator('.scm-viewlet .pane-header', { hasText: 'Changes' }).first();
+  await list.click();
+  await entry(person, 'Look Closely').waitFor();
+  await checkbox(person, 'src').click();
+  await expectSource('accepted');
+  await checkbox(person, 'src').click();
+  await expectSource('to-review');
+  await person.pressKeyOn(entry(person, 'src'), 'Alt+a');
+  await expectSource('accepted');
+  await person.page.keyboard.press('Alt+u');
+  await expectSource('to-review');
+  await checkbox(person, 'src').click();
+  await expectSource('accepted');
+  // Whoever does not want that has not done it: the checkbox shows what is true.
+  await checkbox(person, 'Look Closely').click();
+  await person.pressDialogButton('Accept 1 change', 'Cancel');
+  await waitUntilChecked(person, 'Look Closely', false);
+  await expectSource('accepted');
+  await entry(person, 'Will Not Travel').click();
+  await entry(person, 'ignored by git').waitFor();
+  expect(await checkbox(person, 'ignored by git').count()).toBe(0);
+  await person.screenshotInBothThemes('review-tree', 420);
+  await list.click();
+}
+
+function peek(person: User): Locator {
+  return person.page.locator('.peekview-widget');
+}
+
 /** Shows the first change below the top of the editor, and presses a button above it. */
 async function decideFirst(person: User, button: string): Promise<void> {
   await person.page.locator('.editor-instance .view-line', { hasText: 'line 1' }).first().click();
   await person.page.keyboard.press('Control+Home');
   await person.runCommand('Show Next Change');
-  const peek = person.page.locator('.peekview-widget');
-  await peek.first().waitFor();
+  await peek(person).first().waitFor();
   await person.screenshot('review-gutter-dark');
-  await peek.locator(`[aria-label^="${button}"]`).first().click();
+  await peek(person).locator(`[aria-label^="${button}"]`).first().click();
 }
 
-test('a person accepts and rejects in the gutter of a file what the agent changed in it', async () => {
+test('a person accepts and rejects what the agent changed in the tree of changes and in the gutter of a file', async () => {
   const home = await TestHome.create();
   try {
     await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
@@ -42,7 +105,7 @@ test('a person accepts and rejects in the gutter of a file what the agent change
     await home.runOk(['exec', id, '--', 'sh', '-c', begin]);
     await home.runOk(['snapshot', 'create', id]);
     const more =
-      'cd /workspace && mkdir dist && echo out > dist/out.js && echo : > run.sh && chmod +x run.sh';
+      'cd /workspace && mkdir dist src && echo out > dist/out.js && echo a > src/a && echo b > src/b && echo : > run.sh && chmod +x run.sh';
     const edits = [edit(3, 'three'), edit(7, 'seven'), edit(11, 'eleven')];
     await home.runOk(['prompt', id, [...edits, more].join(' && ')]);
     const story = (): Promise<string> => home.runOk(['workspace', 'cat', id, 'story.txt']);
@@ -63,6 +126,8 @@ test('a person accepts and rejects in the gutter of a file what the agent change
         const staying = row(person, 'run.sh').last();
         await staying.hover();
         expect(await staying.locator('.actions .action-label').count()).toBe(0);
+        await acceptInTree(person, async () => statesOf(await home.runJson(['review', 'diff', id])));
+        const before = await decided();
         await home.runOk(['review', 'reject', id, 'run.sh']);
         await home.runOk(['review', 'accept', id, 'dist/out.js']);
         await expect.poll(() => row(person, 'run.sh').count(), POLL).toBe(1);
@@ -76,7 +141,7 @@ test('a person accepts and rejects in the gutter of a file what the agent change
 
         await decideFirst(person, 'Accept This Hunk');
         await expect.poll(() => marks(person).count(), POLL).toBe(2);
-        expect(await decided()).toBe(3);
+        expect(await decided()).toBe(before + 3);
         await decideFirst(person, 'Reject This Hunk');
         await expect.poll(() => marks(person).count(), POLL).toBe(1);
         expect((await story()).split('\n').slice(0, 12)).toEqual(
@@ -88,7 +153,7 @@ test('a person accepts and rejects in the gutter of a file what the agent change
         await expect.poll(() => marks(person).count(), POLL).toBe(2);
         await decideFirst(person, 'Accept This Hunk');
         await person.toast('story.txt is not as the review has it').first().waitFor();
-        expect(await decided()).toBe(4);
+        expect(await decided()).toBe(before + 4);
         await person.page.keyboard.press('Escape');
         await person.clearToasts();
         await person.page

@@ -203,3 +203,15 @@ test('an upload is for its connection, its session and its commit, and no path c
   for (const upload of open) at.heads.end(upload, own);
   at.heads.end(at.heads.begin(at.session(), COMMIT, own).upload, own);
 });
+
+test('a client that has ended its upload has none, and nobody ends that of another one', async () => {
+  const at = await fixture({ a: '1\n' });
+  const upload = await at.send([committed('a', '0\n')], ['0\n']);
+  at.heads.end(upload, {});
+  expect(await at.heads.missing(upload, at.owner, 0)).toMatchObject({ blobs: [gitId('0\n')] });
+  at.heads.end(upload, at.owner);
+  at.heads.end(upload, at.owner);
+  expect(() => at.heads.append(upload, at.owner, [])).toThrow('was not opened');
+  expect(await rejectedError(at.open({ a: '2\n' }, upload))).toMatchObject({ code: 'interrupted' });
+  expect(await rejectedError(at.reviews.show(at.session()))).toMatchObject({ code: 'not_found' });
+});
