@@ -9,11 +9,10 @@ import {
 import { parseHash } from '../../snapshot-format/objects.ts';
 import { SnapshotFiles } from '../snapshots/files/snapshot-files.ts';
 import type { SessionRow } from '../store/sessions.ts';
-import { acceptedText } from './line-decisions.ts';
+import { readAccepted } from './accepted-side.ts';
 import { unitAt } from './review-trees.ts';
 import { fileView, hunkView, viewOf } from './review-views.ts';
 import { type Reviews, reviewMoved } from './reviews.ts';
-import { fileBytes } from './text-comparison.ts';
 import { hunksOf } from './unit-state.ts';
 
 /** Characters of one page, so that the answer fits into one line of at most 1 MiB. */
@@ -83,23 +82,13 @@ export class ReviewReader {
     }: { path: string; side: (typeof REVIEW_SIDES)[number]; offset?: number | undefined },
     signal?: AbortSignal,
   ): Promise<{ size: number; bytes: Buffer }> {
-    return await this.#reviews.withOpen(session.id, signal, async ({ row, compared, decisions }, reader) => {
-      const unit = compared.byKey.get(path);
-      const state = decisions.get(path);
-      if (side === 'accepted' && unit !== undefined && state?.whole === null && state.text !== null) {
-        const { before, after } = unit;
-        if (before?.type === 'file' && after?.type === 'file') {
-          const all = acceptedText(
-            await fileBytes(reader, before),
-            await fileBytes(reader, after),
-            state.text,
-          );
-          return { size: all.length, bytes: all.subarray(offset, offset + REVIEW_LIMITS.textBytes) };
-        }
-      }
-      const isTarget = side === 'target' || (side === 'accepted' && state?.whole === 'accept');
-      const root = isTarget ? row.targetRoot : row.baseRoot;
-      const { size, bytes } = await new SnapshotFiles(reader, parseHash(root)).read(path, { offset });
+    return await this.#reviews.withOpen(session.id, signal, async (open, store) => {
+      const { row } = open;
+      const root = side === 'target' ? row.targetRoot : row.baseRoot;
+      const { size, bytes } =
+        side === 'accepted'
+          ? await readAccepted(open, store, { path, offset }, signal)
+          : await new SnapshotFiles(store, parseHash(root)).read(path, { offset });
       return { size, bytes };
     });
   }

@@ -10,6 +10,7 @@ import type { DecisionState, ReviewRow, ReviewRows } from '../store/reviews.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
 import type { Turns } from '../store/turns.ts';
+import type { LineageStore } from '../snapshots/store/lineage-store.ts';
 import type { SnapshotCallOptions } from '../snapshots/connection.ts';
 import type { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
 import { carryDecision } from './carry.ts';
@@ -153,7 +154,7 @@ export class Reviews {
   async withOpen<T>(
     sessionId: string,
     signal: AbortSignal | undefined,
-    act: (open: OpenReview, reader: ObjectReader) => Promise<T>,
+    act: (open: OpenReview, store: LineageStore) => Promise<T>,
   ): Promise<T> {
     const row = this.#openRow(sessionId);
     const { trees } = this.#options;
