@@ -1,4 +1,4 @@
-import { Uri, workspace } from 'vscode';
+import { Selection, Uri, commands, window, workspace } from 'vscode';
 import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Decision, Verdict } from '../../protocol/review.ts';
@@ -28,6 +28,14 @@ const ShownSchema = z.tuple([
 export interface GutterDecisions {
   readonly review: OpenReview;
   readonly decisions: readonly Decision[];
+  /** Where the change is shown. */
+  readonly place: GutterPlace;
+}
+
+/** `line`: of the document, from 0. */
+interface GutterPlace {
+  readonly uri: Uri;
+  readonly line: number;
 }
 
 /**
@@ -51,6 +59,7 @@ export async function decisionsInGutter(
     });
   }
   const { session, path } = file;
+  const place = { uri, line: Math.max(0, change.modifiedStartLineNumber - 1) };
   const id = review.fileAt(path)?.id ?? '';
   const found = await reviews.hunksOf({ session, path, id, side: 'target' });
   if (found?.file.type !== 'file') throw notAsReviewed(path);
@@ -66,7 +75,7 @@ export async function decisionsInGutter(
     // Both sides are one change, which is decided as a whole.
     const isWhole = accepted === reviewed.base && present === reviewed.target && changes?.length === 1;
     if (!isWhole) throw notAsReviewed(path);
-    return { review, decisions: [{ path, seen: id }] };
+    return { review, place, decisions: [{ path, seen: id }] };
   }
   if (accepted !== reviewedText(reviewed, 'accepted') || present !== reviewedText(reviewed, 'workspace'))
     throw notAsReviewed(path);
@@ -77,7 +86,19 @@ export async function decisionsInGutter(
       next: 'open the file from the Source Control view, and decide there',
     });
   }
-  return { review, decisions: parts.map((part) => ({ path, seen: id, ...part })) };
+  return { review, place, decisions: parts.map((part) => ({ path, seen: id, ...part })) };
+}
+
+/**
+ * Puts the cursor at the change of the gutter after a place. VS Code closes the view of a change that was decided, so without this
+ * the person would be where the view was opened. Nothing happens if another document is in the editor by now.
+ */
+export async function goToNextInGutter({ uri, line }: GutterPlace): Promise<void> {
+  const editor = window.activeTextEditor;
+  if (editor?.document.uri.toString() !== uri.toString()) return;
+  const at = Math.min(line, editor.document.lineCount - 1);
+  editor.selection = new Selection(at, 0, at, 0);
+  await commands.executeCommand('workbench.action.editor.nextChange');
 }
 
 /** With line feeds: editors and hunks count the same lines then, unless a return stands alone. */

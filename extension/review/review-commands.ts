@@ -19,7 +19,7 @@ import { goToNeighbour, openAllChanges, openChange } from './change-editors.ts';
 import { activeChange, shownChange } from './change-uri.ts';
 import { changedSince, filesFor, isToConfirm, noChange, targetsOf } from './change-targets.ts';
 import { confirmMany } from './confirm-many.ts';
-import { decisionsInGutter } from './gutter-decisions.ts';
+import { decisionsInGutter, goToNextInGutter } from './gutter-decisions.ts';
 import type { OpenReview } from './open-review.ts';
 import type { OpenReviews } from './open-reviews.ts';
 import { chooseBase } from './review-since.ts';
@@ -208,10 +208,13 @@ export class ReviewCommands {
     return decided;
   }
 
-  /** For what VS Code names above a change of the gutter. */
+  /** For what VS Code names above a change of the gutter. Goes on to the next one of the file. */
   async #decideInGutter(shown: readonly unknown[], verdict: Verdict): Promise<number> {
     const found = await decisionsInGutter(this.#reviews, this.#connection, shown, verdict);
-    return this.#decide(found.review, verdict, found.decisions);
+    const { review, decisions, place } = found;
+    const decided = await this.#decide(review, verdict, decisions);
+    await goToNextInGutter(place);
+    return decided;
   }
 
   /** Everything that is not decided. A program that names a session is not asked. */

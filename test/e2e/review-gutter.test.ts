@@ -141,9 +141,11 @@ test('a person accepts and rejects what the agent changed in the tree of changes
 
         await decideFirst(person, 'Accept This Hunk');
         await expect.poll(() => marks(person).count(), POLL).toBe(2);
+        await person.waitForStatus('Ln 7, Col 1');
         expect(await decided()).toBe(before + 3);
         await decideFirst(person, 'Reject This Hunk');
         await expect.poll(() => marks(person).count(), POLL).toBe(1);
+        await person.waitForStatus('Ln 11, Col 1');
         expect((await story()).split('\n').slice(0, 12)).toEqual(
           STORY.replace('line 3\n', 'three\n').replace('line 11\n', 'eleven\n').split('\n').slice(0, 12),
         );
