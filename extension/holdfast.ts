@@ -39,6 +39,7 @@ import { HistoryDocuments } from './history/history-documents.ts';
 import { SessionEvents } from './history/session-events.ts';
 import { TurnChanges } from './history/turn-changes.ts';
 import { ManifestCommands } from './page/manifest-commands.ts';
+import { PageAfterResume } from './sessions/page-after-resume.ts';
 import { SessionPages } from './page/session-pages.ts';
 import { PolicyCommands } from './policy/commands.ts';
 import { DenialNotifications } from './policy/denial-notifications.ts';
@@ -137,6 +138,7 @@ export class Holdfast implements Disposable {
     const pages = own.add(
       new SessionPages({ connection, sessions, unread, extension: context.extensionUri }),
     );
+    const pageAfterResume = new PageAfterResume(context.globalState);
     const homePages = own.add(
       new HomePages({ connection, host, sessions, unread, example, extension: context.extensionUri }),
     );
@@ -146,7 +148,7 @@ export class Holdfast implements Disposable {
     own.add(
       new CommandRegistry(connection, new Notifications(log), {
         ...new SessionCommands({ connection, sessions, view, unread, example }).handlers,
-        ...new ResumeCommands(connection, sessions, unread).handlers,
+        ...new ResumeCommands(connection, sessions, unread, pageAfterResume).handlers,
         ...homePages.handlers,
         ...pages.handlers,
         ...own.add(new ManifestCommands(connection, sessions)).handlers,
@@ -174,6 +176,7 @@ export class Holdfast implements Disposable {
         'holdfast.showLog': () => log.show(),
       }),
     );
+    void pageAfterResume.open();
   }
 
   dispose(): void {

@@ -11,11 +11,12 @@ const PICTURES = {
   'resume-light.png': 'resume-light.png',
   'workspace.png': 'workspace-dark.png',
   'workspace-light.png': 'workspace-light.png',
-  'conflict.png': 'conflict-dark.png',
   'compare.png': 'session-page-restored-dark.png',
   'compare-light.png': 'session-page-restored-light.png',
-  'search.png': 'search-light.png',
-  'allow.png': 'allow-host-light.png',
+  'search.png': 'search-dark.png',
+  'search-light.png': 'search-light.png',
+  'allow.png': 'allow-host-dark.png',
+  'allow-light.png': 'allow-host-light.png',
 };
 
 const shots = join(ROOT, 'dist/test/shots');

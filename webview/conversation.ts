@@ -77,7 +77,8 @@ export class Conversation {
     this.#live.addItem(item);
     const isQueued = item.type === 'prompt' && item.state === 'queued';
     const waiting = this.#queued.filter(({ id, turnId }) => id !== item.id && !endsTurn(item, turnId));
-    this.#queued = isQueued ? [...waiting, item] : waiting;
+    // A prompt that was edited keeps its place.
+    this.#queued = isQueued ? [...waiting, item].sort((a, b) => a.id - b.id) : waiting;
     if (isQueued) return;
     const items = this.#items.filter(({ id }) => id !== item.id);
     const isKnown = items.length < this.#items.length;

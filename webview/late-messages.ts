@@ -44,11 +44,12 @@ export const SessionRecordSchema = z.object({
   hosts: z
     .array(z.object({ host: text, port: z.number().int(), allowed: count, denied: count, failed: count }))
     .max(MAX_RECORD_ROWS),
+  snapshots: SnapshotUsageSchema,
 });
 export type SessionRecord = z.infer<typeof SessionRecordSchema>;
 
 /** What a manifest says. */
-const SessionManifestSchema = SessionRecordSchema.omit({ rules: true });
+const SessionManifestSchema = SessionRecordSchema.omit({ rules: true, snapshots: true });
 export type SessionManifest = z.infer<typeof SessionManifestSchema>;
 
 /** Manifests that are kept, of which the page offers the newest. */

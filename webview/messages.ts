@@ -85,6 +85,7 @@ export const PAGE_COMMANDS = [
   'showHistory',
   'resumeSession',
   'createSnapshot',
+  'saveManifest',
   'connect',
   'checkEngine',
 ] as const;

@@ -23,6 +23,7 @@ import { locate, workspaceUri } from '../files/location.ts';
 import type { Homes } from '../files/location.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { sessionTitle } from '../sessions/listing.ts';
+import { OPEN_PAGE, openPageIf } from '../sessions/page-offer.ts';
 import { workspaceCandidates } from '../terminals/path-references.ts';
 import { type Problem, ProblemReader, stripEscapeSequences } from './problem-reader.ts';
 import { runCheck } from './run-check.ts';
@@ -227,7 +228,7 @@ export class CheckRuns implements Disposable {
     const title = sanitize(sessionTitle(session));
     // What passed before does not fail because it was not run again.
     const kept = cached === 0 ? '' : `; ${cached} passed before on the same files and did not run again`;
-    const choices = cached === 0 ? [SHOW_OUTPUT] : [SHOW_OUTPUT, RUN_AGAIN];
+    const choices = [SHOW_OUTPUT, ...(cached === 0 ? [] : [RUN_AGAIN]), OPEN_PAGE];
     const shown =
       failed.length === 0
         ? window.showInformationMessage(`${title}: all checks passed${ON[of]}${kept}.`, ...choices)
@@ -235,6 +236,7 @@ export class CheckRuns implements Disposable {
     void shown.then((choice) => {
       if (choice === SHOW_OUTPUT) this.#output.show();
       if (choice === RUN_AGAIN) runAgain();
+      openPageIf(choice, session.id);
     });
   }
 }

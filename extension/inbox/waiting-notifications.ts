@@ -4,12 +4,12 @@ import type { Session } from '../../protocol/entities.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { Connection } from '../connection/connection.ts';
 import { sessionTitle } from '../sessions/listing.ts';
+import { OPEN_PAGE, openPageIf } from '../sessions/page-offer.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { permissionTitle } from './permission-labels.ts';
 import { WaitingChanges } from './waiting-changes.ts';
 
 const ANSWER = 'Answer…';
-const OPEN_PAGE = 'Open Session Page';
 
 export interface WaitingNotificationsOptions {
   readonly connection: Connection;
@@ -50,7 +50,7 @@ export class WaitingNotifications implements Disposable {
     const text = `${sanitize(sessionTitle(session))} waits for you${what === undefined ? '.' : `: ${what}`}`;
     const choice = await window.showInformationMessage(text, ANSWER, OPEN_PAGE);
     if (choice === ANSWER) void commands.executeCommand('holdfast.answerPermission', session.id);
-    if (choice === OPEN_PAGE) void commands.executeCommand('holdfast.openSessionPage', session.id);
+    openPageIf(choice, session.id);
   }
 
   /** The first permission that waits, in words; null where none does any more, undefined where this is not known. */

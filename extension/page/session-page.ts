@@ -18,6 +18,7 @@ import { readPickers } from '../sessions/agent-settings.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import { ConversationFollower } from './conversation-follower.ts';
+import { showIcon } from './fill-panel.ts';
 import { hostState } from './host-state.ts';
 import { lateHandlers } from './late-handlers.ts';
 import { turnLines } from './turn-lines.ts';
@@ -34,6 +35,8 @@ export interface SessionPageOptions {
   readonly sessions: SessionList;
   readonly session: string;
   readonly panel: WebviewPanel;
+  /** The folder of the extension. */
+  readonly extension: Uri;
   /** A person looks at the page. */
   readonly onSeen: (session: Session) => void;
 }
@@ -47,6 +50,8 @@ export class SessionPage implements Disposable {
   readonly #owned = new DisposableStore();
   readonly #link: WebviewLink<Requests & LateRequests, ToPage & ToLate>;
   #follower: ConversationFollower | undefined;
+  /** The one that the tab has. */
+  #icon = 'icon';
   #input: PageState['input'] = 'prompt';
   #counting: Promise<unknown> = Promise.resolve();
   /** The state as last sent, because a list changes for many reasons. */
@@ -165,11 +170,20 @@ export class SessionPage implements Disposable {
   }
 
   #showTitle(): void {
-    const { panel } = this.#options;
+    const { panel, extension } = this.#options;
     const { session } = this;
     if (session === undefined) return;
-    const mark = session.runningTurn === null ? '' : '● ';
-    panel.title = `${mark}${sanitize(sessionTitle(session), 40)}`;
+    const { waiting, runningTurn } = session;
+    const [icon, words] =
+      waiting > 0
+        ? (['icon-waiting', ' – waiting for you'] as const)
+        : runningTurn !== null
+          ? (['icon-running', ' – running'] as const)
+          : (['icon', ''] as const);
+    panel.title = `${sanitize(sessionTitle(session), 40)}${words}`;
+    if (icon === this.#icon) return;
+    this.#icon = icon;
+    showIcon(panel, extension, icon);
   }
 
   readonly #handlers: RequestHandlers = {

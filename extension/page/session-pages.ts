@@ -101,11 +101,13 @@ export class SessionPages implements Disposable {
 
   #fill(panel: WebviewPanel, session: string): void {
     const { connection, sessions, unread, extension } = this.#options;
+    fillPanel(panel, extension, { bundle: 'session-page', title: 'Session', session });
     const page = new SessionPage({
       connection,
       sessions,
       session,
       panel,
+      extension,
       onSeen: (seen) => unread.markRead(seen),
     });
     // A second tab of the same session, which VS Code may restore, replaces the first.
@@ -115,6 +117,5 @@ export class SessionPages implements Disposable {
       page.dispose();
       if (this.#pages.get(session) === page) this.#pages.delete(session);
     });
-    fillPanel(panel, extension, { bundle: 'session-page', title: 'Session', session });
   }
 }

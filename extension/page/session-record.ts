@@ -17,14 +17,17 @@ export async function readManifest(
 
 /** What a session may do and what it did, for its page. */
 export async function readRecord(connection: Connection, session: string): Promise<SessionRecord> {
-  const [{ policy }, manifest] = await Promise.all([
-    connection.of(session).call('policy/show', { session }),
+  const host = connection.of(session);
+  const [{ policy }, manifest, { usage: snapshots }] = await Promise.all([
+    host.call('policy/show', { session }),
     readVerified(connection, session),
+    host.call('snapshot/list', { session, limit: 1 }),
   ]);
   return {
     rules: policy.rules
       .slice(0, MAX_RECORD_ROWS)
       .map(({ host, effect, from, tcp, ech }) => ({ host, effect, from, isUnread: tcp || ech })),
+    snapshots,
     ...manifest,
   };
 }

@@ -7,6 +7,7 @@ import { NotificationLimit } from '../base/notification-limit.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { sessionTitle } from '../sessions/listing.ts';
+import { OPEN_PAGE, openPageIf } from '../sessions/page-offer.ts';
 
 const ALLOW = 'Allow Host…';
 const SHOW_HISTORY = 'Show History';
@@ -50,11 +51,12 @@ export class DenialNotifications implements Disposable {
     this.#reported.set(key, now);
     const session = this.#sessions.current?.find(({ id }) => id === sessionId);
     const name = sanitize(session === undefined ? sessionId : sessionTitle(session));
-    const actions = allow === null ? [SHOW_HISTORY] : [ALLOW, SHOW_HISTORY];
+    const actions = [...(allow === null ? [] : [ALLOW]), OPEN_PAGE, SHOW_HISTORY];
     void window
       .showWarningMessage(`${name} was denied access to ${sanitize(host)}:${port}.`, ...actions)
       .then((choice) => {
         if (choice === ALLOW) void commands.executeCommand('holdfast.allowHost', sessionId, allow);
+        openPageIf(choice, sessionId);
         if (choice === SHOW_HISTORY) void commands.executeCommand('holdfast.showHistory', sessionId);
       });
   }

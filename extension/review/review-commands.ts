@@ -12,6 +12,7 @@ import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import { sessionTitle } from '../sessions/listing.ts';
+import { OPEN_PAGE, openPageIf } from '../sessions/page-offer.ts';
 import { pickSession } from '../sessions/pick-session.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { onlySessionInWindow } from '../sessions/session-window.ts';
@@ -252,11 +253,8 @@ export class ReviewCommands {
     if (session === undefined) return undefined;
     const { sent, left } = await comments.send(session.id);
     const more = left === 0 ? '' : `; ${formatCount(left, 'comment')} left for the next prompt`;
-    const OPEN = 'Open Session Page';
     const message = `${titleOf(session)}: ${formatCount(sent, 'comment')} sent to the agent${more}.`;
-    void window.showInformationMessage(message, OPEN).then((choice) => {
-      if (choice === OPEN) void commands.executeCommand('holdfast.openSessionPage', session.id);
-    });
+    void window.showInformationMessage(message, OPEN_PAGE).then((choice) => openPageIf(choice, session.id));
     return sent;
   }
 

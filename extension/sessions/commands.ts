@@ -14,6 +14,7 @@ import type { Connection } from '../connection/connection.ts';
 import { createSession } from './create-session.ts';
 import { describeDeletion, describeDeletions } from './format.ts';
 import { NO_FILTER, filterableStatuses, sessionTitle } from './listing.ts';
+import { OPEN_PAGE, openPageIf } from './page-offer.ts';
 import { keepSession, moveToHost } from './move-session.ts';
 import { exportSession, importSession } from './session-files.ts';
 import { openWorkspace } from './open-workspace.ts';
@@ -93,10 +94,14 @@ export class SessionCommands {
     if (session === undefined) return undefined;
     void this.#sessions.refresh();
     void window
-      .showInformationMessage(`New session of ${sanitize(session.profile)}.`, OPEN_WORKSPACE, RUN_TURN)
+      .showInformationMessage(
+        `New session of ${sanitize(session.profile)}.`,
+        ...[OPEN_WORKSPACE, RUN_TURN, OPEN_PAGE],
+      )
       .then((choice) => {
         if (choice === OPEN_WORKSPACE) void commands.executeCommand('holdfast.openWorkspace', session.id);
         if (choice === RUN_TURN) void commands.executeCommand('holdfast.runTurn', session.id);
+        openPageIf(choice, session.id);
       });
     return session.id;
   }
@@ -247,9 +252,10 @@ export class SessionCommands {
     if (session === undefined) return undefined;
     void this.#sessions.refresh();
     void window
-      .showInformationMessage(`${sanitize(sessionTitle(session))} was imported.`, OPEN_WORKSPACE)
+      .showInformationMessage(`${sanitize(sessionTitle(session))} was imported.`, OPEN_WORKSPACE, OPEN_PAGE)
       .then((choice) => {
         if (choice === OPEN_WORKSPACE) void commands.executeCommand('holdfast.openWorkspace', session.id);
+        openPageIf(choice, session.id);
       });
     return session.id;
   }

@@ -12,6 +12,7 @@ import type { Connection } from '../connection/connection.ts';
 import type { HostConnection } from '../connection/host-connection.ts';
 import { hostStatus, hostTitle } from '../connection/host-status.ts';
 import { sessionTitle } from './listing.ts';
+import { OPEN_PAGE, openPageIf } from './page-offer.ts';
 
 const MOVE = 'Move';
 const WAIT = 'Wait for It';
@@ -47,9 +48,14 @@ export async function moveToHost(
     moved.lacks.length === 0 ? '' : ` It lacks the secrets ${sanitize(moved.lacks.join(', '), 300)}.`;
   const leftover = moved.leftover === null ? '' : ` ${sanitize(moved.leftover.sentence, 500)}.`;
   void window
-    .showInformationMessage(`${title} has moved to ${hostTitle(target.name)}.${lacks}${leftover}`, OPEN)
+    .showInformationMessage(
+      `${title} has moved to ${hostTitle(target.name)}.${lacks}${leftover}`,
+      OPEN,
+      OPEN_PAGE,
+    )
     .then((choice) => {
       if (choice === OPEN) void commands.executeCommand('holdfast.openWorkspace', there.id);
+      openPageIf(choice, there.id);
     });
   return there.id;
 }

@@ -8,12 +8,12 @@ import { formatCount, formatProgress } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from './session-list.ts';
 import { sessionTitle } from './listing.ts';
+import { OPEN_PAGE, openPageIf } from './page-offer.ts';
 import { formatDispatch, formatTurnEnd, formatTurnSnapshot } from './format.ts';
 
 /** How long one `turn/wait` waits. */
 const WAIT_MS = 30_000;
 const SHOW_OUTPUT = 'Show Output';
-const OPEN_PAGE = 'Open Session Page';
 const SHOW_HISTORY = 'Show History';
 
 /**
@@ -128,7 +128,7 @@ function report(session: Session, turn: Turn): void {
       : window.showWarningMessage(text, SHOW_OUTPUT, OPEN_PAGE, SHOW_HISTORY);
   void shown.then((choice) => {
     if (choice === SHOW_OUTPUT) void commands.executeCommand('holdfast.openSession', session.id);
-    if (choice === OPEN_PAGE) void commands.executeCommand('holdfast.openSessionPage', session.id);
+    openPageIf(choice, session.id);
     if (choice === SHOW_HISTORY) void commands.executeCommand('holdfast.showHistory', session.id);
   });
 }

@@ -17,6 +17,7 @@ import type { SessionList } from '../sessions/session-list.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import { confirmEndingWork } from '../sessions/confirm-ending-work.ts';
 import { openWorkspace } from '../sessions/open-workspace.ts';
+import { OPEN_PAGE, openPageIf } from '../sessions/page-offer.ts';
 import { pickSession } from '../sessions/pick-session.ts';
 import { modeUri } from './mode-documents.ts';
 import { deleteSnapshot, openSnapshotFile, pinSnapshot } from './snapshot-actions.ts';
@@ -130,10 +131,11 @@ export class SnapshotCommands {
       }
     });
     void this.#sessions.refresh();
-    const actions = undo === null ? [] : [UNDO];
+    const actions = [...(undo === null ? [] : [UNDO]), OPEN_PAGE];
     void window.showInformationMessage(`${name} was restored.`, ...actions).then((choice) => {
       if (choice === UNDO && undo !== null)
         void commands.executeCommand('holdfast.restoreSnapshot', session.id, undo);
+      openPageIf(choice, session.id);
     });
     return undo;
   }

@@ -11,10 +11,12 @@ import { sanitize } from '../base/sanitize.ts';
 import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
+import type { PageAfterResume } from '../sessions/page-after-resume.ts';
 import { confirmEndingWork } from '../sessions/confirm-ending-work.ts';
 import { formatDispatch } from '../sessions/format.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import { openWorkspace } from '../sessions/open-workspace.ts';
+import { OPEN_PAGE, openPageIf } from '../sessions/page-offer.ts';
 import { pickSession } from '../sessions/pick-session.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import type { UnreadTurns } from '../sessions/unread-turns.ts';
@@ -31,11 +33,13 @@ export class ResumeCommands {
   readonly #connection: Connection;
   readonly #sessions: SessionList;
   readonly #unread: UnreadTurns;
+  readonly #page: PageAfterResume;
 
-  constructor(connection: Connection, sessions: SessionList, unread: UnreadTurns) {
+  constructor(connection: Connection, sessions: SessionList, unread: UnreadTurns, page: PageAfterResume) {
     this.#connection = connection;
     this.#sessions = sessions;
     this.#unread = unread;
+    this.#page = page;
   }
 
   get handlers() {
@@ -59,7 +63,9 @@ export class ResumeCommands {
       STATUS_MS,
     );
     if (undo !== null) this.#offerUndo(session, undo);
+    await this.#page.expect(session.id);
     await openWorkspace(this.#connection, session);
+    await this.#page.open();
     return sandbox.case;
   }
 
@@ -97,9 +103,11 @@ export class ResumeCommands {
       .showInformationMessage(
         `The files of ${sanitize(sessionTitle(session))} were replaced. A snapshot has the previous files.`,
         UNDO,
+        OPEN_PAGE,
       )
       .then((choice) => {
         if (choice === UNDO) void commands.executeCommand('holdfast.restoreSnapshot', session.id, undo);
+        openPageIf(choice, session.id);
       });
   }
 

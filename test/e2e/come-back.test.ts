@@ -42,7 +42,8 @@ test('a person makes a session, works, stops it, and finds everything again', as
       await askHow();
       await person.pickItem('Same files');
 
-      // The window shows the workspace now, and the file is there.
+      // The window shows the page and the workspace now, and the file is there.
+      await person.tab('counter').first().waitFor();
       await person.expandFolder('workspace');
       await person.explorerRow('count').first().dblclick();
       await person.editorLine('1').first().waitFor();

@@ -21,7 +21,7 @@ test('a person finds files and text, sees what a turn changed, and lets a sessio
     ]);
     await journey(
       'find-and-allow',
-      { home: home.path, open: { folder: `holdfast://${id}/` }, colorScheme: 'light' },
+      { home: home.path, open: { folder: `holdfast://${id}/` } },
       async (person) => {
         await person.expandFolder('workspace');
         await person.expandFolder('src');
@@ -32,7 +32,7 @@ test('a person finds files and text, sees what a turn changed, and lets a sessio
           person.explorerRow(name).locator('[class*="monaco-decoration-itemColor"]').first();
         await marked('untouched.md').waitFor({ state: 'detached' });
         await marked('haystack.md').waitFor();
-        await person.screenshot('changed-light');
+        await person.screenshot('changed-dark');
 
         await person.runCommand('Agent: Find File in Workspace');
         await person.page.keyboard.type('hayst');
@@ -43,15 +43,23 @@ test('a person finds files and text, sees what a turn changed, and lets a sessio
         await person.enterText('needle');
         await person.sessionRow('two needle').first().click();
         await person.page.locator('.statusbar-item', { hasText: 'Ln 2, Col 11' }).waitFor();
-        await sleep(300);
-        await person.screenshot('search-light');
+        await person.screenshotInBothThemes('search', 570);
 
+        // The notification leads to the page, and its mark to the question.
         await home.runOk(['prompt', id, 'curl -s -m 5 http://news.example/ || true']);
-        await person.pressToastButton('was denied access to news.example:80', 'Allow Host…');
-        await person.quickPick('For This Session').first().waitFor();
-        await sleep(500);
-        await person.screenshot('allow-host-light');
+        await person.pressToastButton('was denied access to news.example:80', 'Open Session Page');
+        const page = person.page.frameLocator('iframe.webview.ready').frameLocator('iframe');
+        const denied = page.locator('.mark', { hasText: 'Denied: news.example:80' });
+        await denied.waitFor();
+        await person.clearToasts();
+        const ask = async (): Promise<void> => {
+          await denied.getByRole('button', { name: 'Allow news.example…' }).click();
+          await person.quickPick('For This Session').first().waitFor();
+        };
+        await person.screenshotInBothThemes('allow-host', 560, ask);
+        await ask();
         await person.pickItem('For This Session');
+        await page.locator('.mark', { hasText: 'Allowed news.example' }).waitFor();
         await person.waitForStatus('may reach news.example');
         const policy = await home.runJson(['policy', 'show', id]);
         expect(JSON.stringify(policy)).toContain('"host":"news.example","effect":"allow","from":"session"');

@@ -35,7 +35,7 @@ function sessionPage(): FrameLocator {
   return person.page.frameLocator('iframe.webview.ready').frameLocator('iframe');
 }
 
-test('a person follows a turn on the page of its session, reloads the window in the middle, and continues', () =>
+test('a person follows a turn on the page of its session while the window reloads and the supervisor dies', () =>
   person.screenshotOnFailure('session-page', async () => {
     await person.runCommand('Agent: Open Session Page');
     const page = sessionPage();
@@ -58,12 +58,33 @@ test('a person follows a turn on the page of its session, reloads the window in 
     await person.reload();
     await page.locator('.output.stdout', { hasText: 'started' }).waitFor();
     await expect.poll(() => box.inputValue(), SEEN).toBe('not sent yet');
-    await page.getByRole('list', { name: 'Prompts that wait' }).getByText('the next one').waitFor();
+    const queue = page.getByRole('list', { name: 'Prompts that wait' });
+    await queue.getByText('the next one').waitFor();
+    await person.tab('notes – running').first().waitFor();
 
+    // The draft waits as well, until the person takes it back; what waits before it is edited in its place.
+    await box.press('Enter');
+    await queue.getByText('not sent yet').waitFor();
+    await queue.getByRole('button', { name: 'Edit this prompt' }).first().click();
+    await expect.poll(() => box.inputValue(), SEEN).toBe('echo "the next one"');
+    await box.fill('echo "the next one, edited"');
+    await box.press('Enter');
+    await queue.getByText('the next one, edited').waitFor();
+    await queue.getByRole('button', { name: 'Take this prompt back' }).last().click();
+    await queue.getByText('not sent yet').waitFor({ state: 'detached' });
+
+    // The turn goes on without a supervisor, and the page with the next one.
+    process.kill(await home.supervisorPid(), 'SIGKILL');
+    await page
+      .getByRole('status')
+      .getByText(/Connecting to the supervisor|supervisor/)
+      .first()
+      .waitFor();
     await home.runOk(['exec', session, 'touch', '/workspace/go']);
     await page.locator('.output.stdout', { hasText: '<b>done</b>' }).waitFor();
-    await page.locator('.output.stdout', { hasText: 'the next one' }).waitFor();
+    await page.locator('.output.stdout', { hasText: 'the next one, edited' }).waitFor();
     await expect.poll(() => page.locator('.end .how', { hasText: 'Done' }).count(), SEEN).toBe(2);
+    await person.page.locator('.tab', { hasText: /^notes$/ }).waitFor();
     await person.screenshot('session-page-done-dark');
 
     await page.getByRole('button', { name: 'See Changes' }).first().click();
@@ -88,7 +109,7 @@ test('the page survives the death of its supervisor, and may be opened before th
     await page.getByRole('listitem').filter({ hasText: 'Before a turn' }).first().waitFor();
     await page.getByRole('tab', { name: 'Manifest' }).click();
     await page.getByText('Signed with the key of this home').waitFor();
-    await page.getByText('3 (3 succeeded)').first().waitFor();
+    await page.getByText('4 (3 succeeded, 1 cancelled)').first().waitFor();
     await person.screenshot('session-page-manifest-dark');
     await page.getByRole('tab', { name: 'Conversation' }).click();
     const box = page.getByRole('textbox', { name: 'Prompt for the agent' });

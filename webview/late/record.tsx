@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { formatNumber, formatTime, plain } from '../format.ts';
+import { formatBytes, formatCount, formatNumber, formatTime, plain } from '../format.ts';
 import type { SessionRecord } from '../late-messages.ts';
 import { Icon } from '../view/icon.tsx';
 import type { LateModel } from './late-model.ts';
@@ -57,9 +57,19 @@ export function Record({ model }: { readonly model: LateModel }) {
         </dl>
         <Hosts hosts={record.hosts} />
         <ManifestComparison model={model} now={record} />
-        <button class="secondary" onClick={() => void model.ask('copyManifest', {})}>
-          Copy Signed Manifest
-        </button>
+        <p class="actions">
+          <button class="secondary" onClick={() => void model.ask('copyManifest', {})}>
+            Copy Signed Manifest
+          </button>
+          <button
+            class="secondary"
+            onClick={() => void model.page.ask('command', { command: 'saveManifest' })}
+          >
+            Save Manifest…
+          </button>
+        </p>
+        <h2>What is kept</h2>
+        <Kept model={model} snapshots={record.snapshots} />
       </div>
     </div>
   );
@@ -80,7 +90,7 @@ function Signature({ record: { signature, madeAt } }: { readonly record: Session
 function Rules({ rules }: { readonly rules: SessionRecord['rules'] }) {
   if (rules.length === 0) return <p>It reaches no host: nothing is allowed.</p>;
   return (
-    <Table label="Hosts that it may reach" head={['host', 'may it', 'because of']}>
+    <Table label="Hosts that it may reach" head={['host', 'allowed', 'because of']}>
       {rules.map(({ host, effect, from, isUnread }, index) => (
         <tr key={index}>
           <td>{plain(host)}</td>
@@ -100,6 +110,43 @@ function Credentials({ credentials }: { readonly credentials: SessionRecord['cre
         <tr key={index}>
           <td>{plain(name)}</td>
           <td>{plain(host)}</td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+interface KeptProps {
+  readonly model: LateModel;
+  readonly snapshots: SessionRecord['snapshots'];
+}
+
+/** What there is of the session, how large it is, and when it goes. */
+function Kept({ model, snapshots }: KeptProps) {
+  const { session } = model.page.state;
+  if (session === null) return null;
+  const { persistent, expiresAt, workspaceBytes, lastSeq } = session;
+  const expiry = expiresAt === null ? '' : `, ${formatTime(expiresAt)}`;
+  const rows = [
+    [
+      'workspace',
+      workspaceBytes === null ? 'not measured' : formatBytes(workspaceBytes),
+      persistent ? 'the session is deleted; then a last snapshot for a week' : `the session expires${expiry}`,
+    ],
+    [
+      formatCount(snapshots.snapshots, 'snapshot'),
+      formatBytes(snapshots.bytes),
+      'thinned out with age; pinned ones until the session is deleted',
+    ],
+    ['history', formatCount(lastSeq, 'event'), 'the session is deleted; then a week'],
+  ];
+  return (
+    <Table label="Layers of the session" head={['what', 'size', 'kept until']}>
+      {rows.map(([what, size, until]) => (
+        <tr key={what}>
+          <td>{what}</td>
+          <td>{size}</td>
+          <td>{until}</td>
         </tr>
       ))}
     </Table>

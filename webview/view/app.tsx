@@ -144,7 +144,7 @@ function Status({ session }: { readonly session: Session }) {
   const [word, kind] = statusOf(session);
   return (
     <span class={`status ${kind}`}>
-      {word} <span class="quiet">{plain(session.profile)}</span>
+      {word} <span class="quiet">· {plain(session.profile)}</span>
     </span>
   );
 }

@@ -213,6 +213,8 @@ const END = {
 export function TurnEnd({ model, row }: { model: PageModel; row: Extract<Row, { kind: 'end' }> }) {
   const { status, error, turnMs, turnId, exitCode, text } = row.item;
   const { icon, text: word } = END[status];
+  // One that was taken back did nothing, and what a person ended is no failure.
+  const hasBegun = status !== 'cancelled' || turnMs !== null;
   const tokens = row.usage?.totalTokens ?? null;
   const cost = row.usage?.cost ?? null;
   const facts = [
@@ -229,7 +231,7 @@ export function TurnEnd({ model, row }: { model: PageModel; row: Extract<Row, { 
           <Code model={model} text={plain(pretty(text))} label="Result" language="json" />
         </div>
       )}
-      {error !== null && (
+      {error !== null && status !== 'cancelled' && (
         <div class="error" role="alert">
           <p>
             <Icon name="error" /> {plain(error.message)}
@@ -244,10 +246,10 @@ export function TurnEnd({ model, row }: { model: PageModel; row: Extract<Row, { 
       )}
       <footer class={`end ${status}`}>
         <span class="how">
-          <Icon name={icon} /> {[word, ...facts].join(' · ')}
-          {turnId !== null && <Lines model={model} turnId={turnId} />}
+          <Icon name={icon} /> {[hasBegun ? word : 'Taken back', ...facts].join(' · ')}
+          {turnId !== null && hasBegun && <Lines model={model} turnId={turnId} />}
         </span>
-        {turnId !== null && (
+        {turnId !== null && hasBegun && (
           <span class="actions">
             <button class="link" onClick={() => void model.ask('changesOfTurn', { turnId })}>
               See Changes

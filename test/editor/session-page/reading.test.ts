@@ -192,6 +192,29 @@ test.each(['dark', 'light', 'contrast'] as const)('checks say how they ended, in
   expect(await view.locator('.mark').count()).toBe(3);
 });
 
+test('a prompt that was taken back, and a turn that was stopped, are no failures', async () => {
+  const view = await open({ height: 500 });
+  const ended = { status: 'cancelled', exitCode: null } as const;
+  const error = { code: 'cancelled', message: 'The turn was cancelled', traceback: null };
+  await harness.send('state', state());
+  await harness.send(
+    'begin',
+    page([
+      prompt(1, 'Taken back while it waited.'),
+      item(2, 'end', { ...ended, error, turnMs: null }),
+      prompt(3, 'Stopped.', { turnId: NEXT_TURN }),
+      item(4, 'end', { ...ended, error, turnMs: 820, turnId: NEXT_TURN }),
+    ]),
+  );
+  const [back, stopped] = [view.locator('.end').first(), view.locator('.end').last()];
+  await back.getByText('Taken back').waitFor();
+  expect(await back.getByRole('button').count()).toBe(0);
+  await stopped.getByText('Cancelled · 820 ms').waitFor();
+  expect(await stopped.getByRole('button').count()).toBe(3);
+  expect(await view.getByRole('alert').count()).toBe(0);
+  await picture('cancelled');
+});
+
 test('characters that have names are shown, and what names none stays as it is', async () => {
   const view = await open();
   await harness.send('state', state());

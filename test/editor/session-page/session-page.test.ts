@@ -435,6 +435,7 @@ describe('the manifest and the policy', () => {
       { label: 'History', value: `40 events · ${'a'.repeat(16)}` },
     ],
     hosts: [{ host: 'registry.npmjs.org', port: 443, allowed: 1204, denied: 3, failed: 0 }],
+    snapshots: { snapshots: 6, bytes: 1_363_149, uniqueBytes: null },
   };
 
   const KEPT = [
@@ -462,7 +463,7 @@ describe('the manifest and the policy', () => {
       width,
       answers: { record: () => RECORD, manifests: () => ({ manifests: KEPT }), manifest: () => EARLIER },
     });
-    await harness.send('state', state());
+    await harness.send('state', state({ session: session({ lastSeq: 40, workspaceBytes: 2048 }) }));
     await harness.send('begin', page(RICH));
     await view.getByRole('tab', { name: 'Manifest' }).click();
     await view.getByRole('row', { name: 'registry.npmjs.org yes holdfast.yaml' }).waitFor();
@@ -475,17 +476,24 @@ describe('the manifest and the policy', () => {
         name: 'registry.npmjs.org:443 1 allowed, 0 denied, 0 failed 1204 allowed, 3 denied, 0 failed',
       })
       .waitFor();
+    const kept = view.getByRole('table', { name: 'Layers of the session' });
+    await kept.getByRole('row', { name: 'workspace 2 KB the session is deleted' }).waitFor();
+    await kept.getByRole('row', { name: '6 snapshots 1.3 MB thinned out with age' }).waitFor();
+    await kept.getByRole('row', { name: 'history 40 events the session is deleted' }).waitFor();
     await picture(`manifest-${theme}-${width}`);
+    await kept.scrollIntoViewIfNeeded();
+    await picture(`manifest-kept-${theme}-${width}`);
     await differs.getByRole('combobox').selectOption('mnf-2');
     await expect.poll(() => harness.requests.at(-1)).toEqual({ name: 'manifest', params: { id: 'mnf-2' } });
     expect(await view.evaluate('document.documentElement.scrollWidth')).toBe(width);
     await view.getByRole('button', { name: 'Copy Signed Manifest' }).click();
+    await view.getByRole('button', { name: 'Save Manifest…' }).click();
     // The session goes on, and the manifest says what was.
     await harness.send('state', state({ session: session({ lastSeq: 41 }) }));
     await view.getByRole('button', { name: 'Make a New Manifest' }).click();
     await expect
       .poll(() => asked().map((one) => (one as { name: string }).name))
-      .toEqual(['record', 'copyManifest', 'record']);
+      .toEqual(['record', 'copyManifest', 'command', 'record']);
     await view.getByRole('button', { name: 'Make a New Manifest' }).waitFor({ state: 'detached' });
   });
 

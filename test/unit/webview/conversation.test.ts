@@ -55,6 +55,16 @@ describe('the conversation that a page has', () => {
     expect(other.queued).toEqual([]);
   });
 
+  test('a prompt that is edited while it waits keeps its place in the queue', () => {
+    const waiting = (id: number, text: string, seq = id) => ({
+      ...prompt(id, text, { state: 'queued', turnId: `turn-${String(id).padStart(16, 'a')}` }),
+      ...{ at: 0, seq },
+    });
+    const conversation = begun([prompt(1, 'go')], { queued: [waiting(5, 'first'), waiting(6, 'second')] });
+    conversation.change([waiting(5, 'first, edited', 9)], []);
+    expect(conversation.queued.map(({ text }) => text)).toEqual(['first, edited', 'second']);
+  });
+
   test('keeps a bounded window while a person reads backwards, and shows what is new at the end only', () => {
     const all = Array.from({ length: 5000 }, (_, n) => message(n + 1, `m${n + 1}`));
     const cursor = (one: ConversationItem | undefined): string => `${one?.at ?? 0}.${one?.id ?? 0}`;
