@@ -3,7 +3,6 @@ import { mkdir, rename, rm } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
-import { credentialsOf } from '../../protocol/credentials.ts';
 import type { ProjectOrigin } from '../../protocol/deploy.ts';
 import { type DeployResult, DeployResultSchema, type IgnoredFiles } from '../../protocol/deploy-result.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
@@ -26,6 +25,7 @@ import { requireConfiguration, requireEngine, requireEntry } from './requirement
 import { writeSourceRecord } from './source-record.ts';
 import type { SetupSeed } from '../setup/setup-commands.ts';
 import { withProjectPackages } from './project-packages.ts';
+import { secretWarnings } from './secret-warnings.ts';
 import { needsSeed, setupSeed } from './setup-seed.ts';
 import { summarize } from './summary.ts';
 import { redeployedError, UNDEPLOY } from './undeploys.ts';
@@ -298,17 +298,8 @@ export class Deploys {
     const { localPaths } = this.#options.engine.capabilities();
     return [
       ...findProfileWarnings(profile, localPaths ? totalmem() : null),
-      ...this.#missingSecrets(profile),
+      ...secretWarnings(profile, (name) => this.#options.secretScope(profile.name, name)),
     ];
-  }
-
-  #missingSecrets(profile: Profile): string[] {
-    return credentialsOf(profile)
-      .filter(({ secret }) => !this.#options.hasSecret(profile.name, secret))
-      .map(
-        ({ host, secret }) =>
-          `The secret ${secret} is not set, and requests to ${host} are refused until it is: holdfast secret set ${secret}`,
-      );
   }
 
   /** Cancels an unfinished undeploy of an earlier supervisor: a new deploy means that the profile is wanted. */

@@ -10,6 +10,7 @@ import type { SessionRow } from '../store/sessions.ts';
 import type { Log } from '../base/log.ts';
 import type { Engine } from '../engine/port.ts';
 import type { Setups } from '../setup/setups.ts';
+import type { SecretScope } from './secret-warnings.ts';
 import type { FillWorkspace } from './setup-seed.ts';
 
 /** The part of the sessions that deploy and undeploy use. */
@@ -31,8 +32,8 @@ export interface ProfileServiceOptions {
   readonly mutex: KeyedMutex;
   /** Forgets what people added to a profile, with its undeploy; in the same transaction. */
   readonly forgetProfile: (profile: string) => void;
-  /** Whether sessions of the profile have a secret of this name. */
-  readonly hasSecret: (profile: string, name: string) => boolean;
+  /** For whom the secret is that the profile gets by this name; null: there is none that can be used. */
+  readonly secretScope: (profile: string, name: string) => SecretScope | null;
   /** An undeploy frees space, so its writes must succeed on a full disk. */
   readonly reserve: Pick<DiskReserve, 'retryOnFullDisk'>;
   /** Prepares the image of a profile with a setup. */

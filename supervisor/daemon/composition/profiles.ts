@@ -14,7 +14,11 @@ export function createProfiles(below: StorageLayer & NetworkLayer & SessionLayer
       policies.forgetProfile(profile);
       secrets.forgetProfile(profile);
     },
-    hasSecret: (profile, name) => secrets.describe(profile, name)?.state === 'usable',
+    secretScope: (profile, name) => {
+      const secret = secrets.describe(profile, name);
+      if (secret?.state !== 'usable') return null;
+      return secret.profile === null ? 'all' : 'profile';
+    },
     sessions: {
       sessionsOf: (profile) => sessionService.sessionsOf(profile),
       deleteSession: async (sessionId) => {

@@ -40,7 +40,15 @@ workspace: { seed: false }
 egress: [{ host: "${ADDRESS}:${port}" }]
 credentials: [{ host: "api.test:${port}", secret: KEY, as: bearer, url: BASE_URL, key: API_KEY }]
 `;
-  await home.runOk(['deploy', await writeProject(home.projects, shellProject('keyed', profile))]);
+  const deployed = await home.run([
+    'deploy',
+    await writeProject(home.projects, shellProject('keyed', profile)),
+  ]);
+  // A project names where a key goes: whoever deploys it is told.
+  expect(deployed).toMatchObject({
+    code: 0,
+    stderr: expect.stringContaining('secret KEY to api.test') as string,
+  });
   await home.runOk(['session', 'create', 'keyed', '--name', 'default']);
   session = await idOf('default');
 });

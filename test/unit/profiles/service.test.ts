@@ -140,7 +140,7 @@ function serviceOptions(): ProfileServiceOptions {
         rows = rows.filter((row) => row.id !== id);
       },
     },
-    hasSecret: (_profile, name) => name === 'OPENAI_API_KEY',
+    secretScope: (_profile, name) => (name === 'OPENAI_API_KEY' ? 'all' : null),
     forgetProfile: (profile) => policies().forgetProfile(profile),
     reserve: new DiskReserve(home),
     setups: {
