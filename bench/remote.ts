@@ -8,9 +8,10 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { SessionFiles } from '../extension/files/session-files.ts';
 import { connectSupervisor } from '../protocol/client/connect.ts';
-import type { SupervisorPeer } from '../protocol/client/connect.ts';
 import { ReconnectingClient } from '../protocol/client/reconnecting-client.ts';
 import { onPath } from '../scripts/setup/command.mjs';
+import { beside, typeKeys } from '../test/fixtures/hosts/keystrokes.ts';
+import type { Caller } from '../test/fixtures/hosts/keystrokes.ts';
 import { deployOver } from '../test/setup/deploy.ts';
 import { SSHD, SshServer } from '../test/fixtures/hosts/ssh-server.ts';
 import { interleave, median, p99, Report, timed } from './measure.ts';
@@ -31,6 +32,8 @@ const LARGE_BYTES = 32 * 2 ** 20;
 const wanted = process.argv.indexOf('--rounds');
 const rounds = wanted < 0 ? 7 : Number(process.argv[wanted + 1]);
 const KEYS = 10;
+/** What is on its way before a key may keep it so much longer. */
+const BESIDE_BULK_MS = 60;
 
 const built = JSON.parse(readFileSync(join(import.meta.dirname, '../dist/build.json'), 'utf8')) as {
   readonly version: string;
@@ -80,8 +83,6 @@ function addRoundTrips(name: string, { far, straight }: RemoteSamples, atMost: n
   });
 }
 
-type Caller = ReconnectingClient | SupervisorPeer;
-
 interface Way {
   readonly client: Caller;
   readonly files: SessionFiles;
@@ -121,41 +122,6 @@ async function forAll(count: number, action: (n: number) => Promise<unknown>): P
     }
   };
   await Promise.all(Array.from({ length: TOGETHER }, worker));
-}
-
-/** Types keys and waits for each echo. The editor's terminal has a read waiting there before a key is typed. */
-async function keystrokes({ client: caller }: Way, session: string): Promise<number[]> {
-  const { terminal } = await caller.call('terminal/open', {
-    session,
-    command: ['sh', '-c', 'echo ready; exec cat > /dev/null'],
-    columns: 80,
-    rows: 24,
-  });
-  const id = terminal.terminalId;
-  let offset = 0;
-  const until = async (text: string): Promise<void> => {
-    for (let seen = ''; !seen.includes(text);) {
-      const { result, bytes } = await caller.callWithBytes('terminal/read', {
-        terminal: id,
-        offset,
-        waitMs: 10_000,
-      });
-      offset = result.offset + bytes.length;
-      seen += bytes.toString('latin1');
-    }
-  };
-  await until('ready');
-  const samples: number[] = [];
-  for (let n = 0; n < KEYS; n += 1) {
-    const key = String.fromCharCode(97 + n);
-    const echo = until(key);
-    await new Promise((resolve) => setTimeout(resolve, 2 * ROUND_TRIP_MS));
-    const write = (): Promise<unknown> =>
-      caller.call('terminal/write', { terminal: id }, { bytes: Buffer.from(key) });
-    samples.push(await timed(() => Promise.all([write(), echo])));
-  }
-  await caller.call('terminal/close', { terminal: id });
-  return samples;
 }
 
 /** Reads a file of the other machine with `ssh HOST cat`. */
@@ -231,9 +197,26 @@ try {
   );
   addRoundTrips(
     'a key, to its echo',
-    { far: await keystrokes(ways.far, session), straight: await keystrokes(ways.straight, session) },
+    { far: await typeKeys(client, session, KEYS), straight: await typeKeys(peer, session, KEYS) },
     1,
   );
+  const large = randomBytes(LARGE_BYTES);
+  const { files } = ways.far;
+  const carried = {
+    uploaded: () => files.write(session, '/workspace/up.bin', large, { create: true, overwrite: true }),
+    downloaded: () => files.read({ session }, '/workspace/large.bin'),
+  };
+  for (const [what, carry] of Object.entries(carried)) {
+    const samples = await beside(carry, () => typeKeys(client, session, 3 * KEYS));
+    report.add({
+      name: `a key, to its echo, while files of 32 MB are ${what} over the same connection`,
+      ours: median(samples),
+      unit: 'ms',
+      p99: p99(samples),
+      target: { atMost: ROUND_TRIP_MS + BESIDE_BULK_MS },
+      samples: samples.length,
+    });
+  }
 
   const connects: number[] = [];
   for (let n = 0; n < rounds; n += 1) {

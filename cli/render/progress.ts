@@ -30,6 +30,7 @@ export class ProgressLine {
   #timer: NodeJS.Timeout | undefined;
   #frame = 0;
   #shown = false;
+  #isSuspended = false;
 
   constructor(terminal: ProgressTerminal | null, style: Style) {
     this.#terminal = terminal;
@@ -60,6 +61,13 @@ export class ProgressLine {
     this.#terminal?.write(CLEAR_LINE);
   }
 
+  /** Clears the line, and draws none until the returned function is called: a person is asked something in its place. */
+  suspend(): () => void {
+    this.hide();
+    this.#isSuspended = true;
+    return () => (this.#isSuspended = false);
+  }
+
   end(): void {
     // In Node clearTimeout also clears an interval.
     clearTimeout(this.#timer);
@@ -69,7 +77,7 @@ export class ProgressLine {
   }
 
   #draw(): void {
-    if (this.#terminal === null || this.#report === null) return;
+    if (this.#terminal === null || this.#report === null || this.#isSuspended) return;
     this.#frame = (this.#frame + 1) % SPINNER.length;
     const spinner = SPINNER[this.#frame] ?? '';
     this.#shown = true;

@@ -74,7 +74,7 @@ export async function askOnTerminal(
   context: Context,
   { text, isSecret }: { readonly text: string; readonly isSecret: boolean },
 ): Promise<string | null> {
-  context.progress.hide();
+  const resume = context.progress.suspend();
   const terminal = new ReadStream(openSync('/dev/tty', 'r+'));
   // Before the question: what is typed at once must not appear either.
   terminal.setRawMode(isSecret);
@@ -87,6 +87,7 @@ export async function askOnTerminal(
       await context.stderr.write('\n');
     }
     terminal.destroy();
+    resume();
   }
 }
 

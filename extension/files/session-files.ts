@@ -6,6 +6,14 @@ import type { HostConnection } from '../connection/host-connection.ts';
 /** VS Code holds whole files in memory and copies them between its processes, so larger ones are not opened. */
 export const MAX_FILE_BYTES = 50 * 2 ** 20;
 
+/**
+ * The rest of a large file comes in parts of which some are asked for ahead, because on another machine each answer is a
+ * round trip away. What is on its way together is what ssh carries in one round trip of 50 ms (2 MiB) and a little more:
+ * the echo of a key waits behind it.
+ */
+const PART_BYTES = 2 ** 20;
+const PARTS_AHEAD = 3;
+
 /** A connection to one host, or to all. */
 export type SessionConnection = Pick<HostConnection, 'call' | 'callWithBytes'> & {
   of(session: string): Pick<HostConnection, 'ready'>;
@@ -81,24 +89,27 @@ export class SessionFiles {
     const { size, version, mtimeMs } = first.result;
     if (size > MAX_FILE_BYTES) throw tooLarge(path, size, 'opened');
     const pieces = [first.bytes];
-    const readAt = (offset: number): Promise<{ readonly bytes: Buffer }> =>
-      this.#connection.callWithBytes('files/read', {
+    const ahead: Promise<{ readonly bytes: Buffer }>[] = [];
+    const ask = (offset: number): void => {
+      if (offset >= size) return;
+      const part = this.#connection.callWithBytes('files/read', {
         ...source,
         path,
         offset,
-        length: FILE_CHUNK_BYTES,
+        length: PART_BYTES,
         ifVersion: version,
       });
-    const step = first.bytes.length;
-    let ahead = step > 0 && step < size ? readAt(step) : undefined;
-    for (let offset = step; ahead !== undefined; offset += step) {
-      const next = offset + step;
-      const current = ahead;
-      // The next part is asked for before this one has come: on another machine each answer is a round trip away.
-      ahead = next < size ? readAt(next) : undefined;
-      // Its failure is seen when it is awaited, unless this part fails first.
-      ahead?.catch(() => undefined);
-      pieces.push((await current).bytes);
+      // Its failure is seen when it is awaited, unless an earlier part fails first.
+      part.catch(() => undefined);
+      ahead.push(part);
+    };
+    const begin = first.bytes.length;
+    if (begin > 0) for (let n = 0; n < PARTS_AHEAD; n += 1) ask(begin + n * PART_BYTES);
+    for (let n = PARTS_AHEAD; ; n += 1) {
+      const part = ahead.shift();
+      if (part === undefined) break;
+      pieces.push((await part).bytes);
+      ask(begin + n * PART_BYTES);
     }
     const [only] = pieces;
     return {

@@ -9,6 +9,7 @@ import { TestHome } from '../setup/test-home.ts';
 import { failures, runInExtensionHost } from './harness/extension-host.ts';
 
 const RUN_MS = 240_000;
+const CHECKED = "persistence: persistent\nchecks:\n  compile: 'cat findings; test ! -s findings'\n";
 
 let server: SshServer;
 let near: TestHome;
@@ -18,7 +19,7 @@ beforeAll(async () => {
   server = await SshServer.start(SSHD, { environment: farEnvironment() });
   near = await TestHome.create(server.environment);
   new HostList(near.path).add('far', server.destination, new Date());
-  const project = await writeProject(near.projects, shellProject('shell'));
+  const project = await writeProject(near.projects, shellProject('shell', CHECKED));
   for (const host of ['far', 'local']) await near.runOk(['deploy', project, '--host', host]);
 }, 120_000);
 afterAll(async () => {

@@ -8,9 +8,9 @@ import { extension, waitUntil } from './extension.ts';
 import { SESSION, runInSandbox, sessionUri } from './session.ts';
 
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
-const CONTROLLER = 'holdfast.checks';
+export const CONTROLLER = 'holdfast.checks';
 /** Of run profiles: those that run, and do not debug. */
-const RUN_GROUP = 2;
+export const RUN_GROUP = 2;
 const STATES: Readonly<Record<number, string>> = { 3: 'passed', 4: 'failed', 5: 'skipped', 6: 'errored' };
 
 /** The part that we use of VS Code's proposed API `testObserver`, which no published extension may. */
@@ -32,14 +32,14 @@ interface ObservedResult {
   readonly children: readonly ObservedResult[];
 }
 
-function observedTests(): ObservedTests {
+export function observedTests(): ObservedTests {
   const description = extension().packageJSON as { enabledApiProposals?: string[] };
   description.enabledApiProposals = ['testObserver'];
   return vscode.tests as unknown as ObservedTests;
 }
 
 /** `label: state, message @ file:line | …` of each check that was run. */
-function outcomes(results: readonly ObservedResult[]): string[] {
+export function outcomes(results: readonly ObservedResult[]): string[] {
   return results.flatMap(({ label, taskStates, children }) => {
     const own = children.length > 0 ? [] : taskStates;
     const lines = own.map(({ state, messages }) =>

@@ -7,6 +7,7 @@ import { after, before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
 import { z } from 'zod';
 import { commandLine, runHoldfast } from './command-line.ts';
+import { CONTROLLER, RUN_GROUP, observedTests, outcomes } from './check-tests.ts';
 import { extension, waitUntil } from './extension.ts';
 import { SESSION, readText, sessionUri, writeText } from './session.ts';
 
@@ -64,6 +65,29 @@ export function defineHosts(): void {
       assert.equal((turn as { status: string }).status, 'succeeded');
       assert.equal(await readText('/workspace/turn'), 'from a turn\n');
       assert.deepEqual(((await runHoldfast(['session', 'list'])) as { sessions: unknown[] }).sessions, []);
+    });
+
+    it('is searched there', async () => {
+      await writeText('/workspace/searched.md', 'one\ntwo needles\n');
+      assert.deepEqual(await vscode.commands.executeCommand('holdfast.searchText', SESSION, 'needle'), {
+        matches: 1,
+        files: 1,
+        stopped: null,
+        skipped: 0,
+      });
+    });
+
+    it('is checked there, by the command and in the Testing view', async () => {
+      await writeText('/workspace/findings', 'searched.md:2:1: error: too many\n');
+      assert.deepEqual(await vscode.commands.executeCommand('holdfast.runChecks', SESSION), [
+        { name: 'compile', exitCode: 1, problems: 1 },
+      ]);
+      const [problem] = vscode.languages.getDiagnostics(sessionUri('/workspace/searched.md'));
+      assert.equal(problem?.range.start.line, 1);
+      await writeText('/workspace/findings', '');
+      void vscode.commands.executeCommand('vscode.runTestsById', RUN_GROUP, `${CONTROLLER}\0${SESSION}`);
+      const ended = await waitUntil('the run ends', () => observedTests().testResults[0], 60_000);
+      assert.deepEqual(outcomes(ended.results), ['compile: passed']);
     });
 
     it('has snapshots there', async () => {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import type { TestContext } from 'vitest';
 import { surveyHost } from '../../../hosts/connector/connect-host.ts';
@@ -47,6 +48,9 @@ describe
         const sitting = sit('profiles', '--host', 'far');
         await sitting.shows('far: (');
         await sitting.shows('Password: ');
+        // The line of the progress is not drawn over the question while a person looks for the code.
+        await sleep(1000);
+        expect(sitting.text).toMatch(/Password: $/);
         sitting.type('271828\r');
         await sitting.shows('far: Asked again, the last answer may be wrong: (');
         sitting.type('314159\r');

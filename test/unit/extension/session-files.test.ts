@@ -39,12 +39,13 @@ class FakeFile {
 const read = (file: FakeFile) => new SessionFiles(file.connection).read({ session: 'ses-a' }, '/workspace/a');
 
 test.for([0, 1, FILE_CHUNK_BYTES, FILE_CHUNK_BYTES + 1, 3 * FILE_CHUNK_BYTES + 5])(
-  'a file of %d bytes is read whole, two parts at a time at most',
+  'a file of %d bytes is read whole, three parts at a time at most, each of 1 MiB after the first',
   async (bytes) => {
     const file = new FakeFile(bytes);
     expect((await read(file)).bytes.equals(file.content)).toBe(true);
-    expect(file.reads).toBe(Math.max(1, Math.ceil(bytes / FILE_CHUNK_BYTES)));
-    expect(file.mostAtOnce).toBe(bytes > 2 * FILE_CHUNK_BYTES ? 2 : 1);
+    const parts = Math.ceil(Math.max(0, bytes - FILE_CHUNK_BYTES) / 2 ** 20);
+    expect(file.reads).toBe(1 + parts);
+    expect(file.mostAtOnce).toBe(Math.min(3, Math.max(1, parts)));
   },
 );
 
