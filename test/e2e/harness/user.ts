@@ -132,6 +132,21 @@ export class User {
     await this.page.keyboard.press('Enter');
   }
 
+  /** Writes a path into VS Code's own dialog for files, and confirms it. The dialog writes there too, once it has read a folder. */
+  async chooseFile(path: string): Promise<void> {
+    const confirm = this.page.locator('.quick-input-widget .monaco-button').first();
+    await confirm.waitFor();
+    await this.page.locator('.quick-input-list .monaco-list-row').first().waitFor();
+    for (let tries = 1; ; tries += 1) {
+      await this.page.waitForTimeout(DRAWN_MS);
+      if ((await this.#input.inputValue()) === path) break;
+      if (tries === CLICKS) throw new Error(`the dialog does not take ${path}`);
+      await this.#input.fill(path);
+    }
+    await this.#input.press('Enter');
+    await confirm.waitFor({ state: 'hidden' });
+  }
+
   /** The open input box or quick pick with this title. */
   quickInput(title: string): Locator {
     return this.page.locator('.quick-input-widget', { hasText: title });
