@@ -112,7 +112,8 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   env: 'Environment variables of the agent. Not a place for secrets. Names that begin with HOLDFAST_ are reserved.',
   limits: 'Resource limits of a sandbox.',
   'limits.memory': `Memory, at least 32MiB; default 4GiB. ${SIZE}`,
-  'limits.cpus': 'Processors, at least 0.01, fractions allowed; default 2.',
+  'limits.cpus':
+    'Processors, at least 0.01, fractions allowed; default 2. The sidecar, which reads, searches and stores files, has as many, and at least 1: after a change from its next start on.',
   'limits.pids': 'Processes and threads, at least 16; default 1024.',
   'limits.output': `Maximum output of one turn; default 1GiB. ${SIZE}`,
   'limits.tokens':

@@ -112,6 +112,7 @@ export class Purge {
       log.warn('setups go on while their containers are removed', { error }),
     );
     await services?.egressProxy.close();
+    await engine.finishHelpers();
     const removed = await removeEngineObjects(engine, ({ name }, error) => {
       log.warn('an image stays', { image: name, error });
       progress(`image ${name} is in use and stays`);

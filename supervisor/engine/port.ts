@@ -97,6 +97,8 @@ export interface Engine {
   /** Lists the prepared images of this home. An engine with many images takes long. */
   observeImages(): Promise<ObservedObject[]>;
   observeSession(sessionId: string): Promise<ObservedSandbox>;
+  /** Waits a while for the helper containers of this process, which `observe` does not list, and removes those that do not end. */
+  finishHelpers(): Promise<void>;
   /** Removes an object that `observe` or `observeImages` listed and that no session, profile or operation uses. */
   removeObject(object: ObservedObject): Promise<void>;
   /**

@@ -12,13 +12,16 @@ const AnswerSchema = z.looseObject({});
 /** What the engine says of itself or of an image, by its path without version and query, becomes what is returned. */
 export type Alter = (path: string, answer: Readonly<Record<string, unknown>>) => object;
 
-/** The engine of this machine behind a socket of its own, which describes itself or its images in another way. */
+/** How many ms an answer comes after what was asked for is done. `path`: with version and query. */
+export type Delay = (method: string, path: string) => number;
+
+/** The engine of this machine behind a socket of its own, which describes itself or its images in another way, or answers late. */
 export class AlteredEngine {
   readonly socketPath: string;
   readonly #folder: string;
   readonly #server: Server;
 
-  private constructor(folder: string, alter: Alter) {
+  private constructor(folder: string, alter: Alter, delay: Delay) {
     this.#folder = folder;
     this.socketPath = join(folder, 'engine.sock');
     this.#server = createServer((asked, answer) => {
@@ -27,9 +30,14 @@ export class AlteredEngine {
       const isAltered = method === 'GET' && /^\/version$|^\/images\/.+\/json$/.test(path);
       const inner = request({ socketPath: ENGINE, method, path: url, headers }, (reply) => {
         if (!isAltered || reply.statusCode !== 200) {
-          answer.writeHead(reply.statusCode ?? 500, reply.headers);
-          answer.flushHeaders();
-          reply.pipe(answer);
+          setTimeout(
+            () => {
+              answer.writeHead(reply.statusCode ?? 500, reply.headers);
+              answer.flushHeaders();
+              reply.pipe(answer);
+            },
+            delay(method ?? '', url),
+          );
           return;
         }
         void buffer(reply).then((bytes) => {
@@ -57,8 +65,8 @@ export class AlteredEngine {
     });
   }
 
-  static async start(alter: Alter): Promise<AlteredEngine> {
-    const engine = new AlteredEngine(await mkdtemp(join(tmpdir(), 'holdfast-engine-')), alter);
+  static async start(alter: Alter, delay: Delay = () => 0): Promise<AlteredEngine> {
+    const engine = new AlteredEngine(await mkdtemp(join(tmpdir(), 'holdfast-engine-')), alter, delay);
     await new Promise<void>((resolve) => void engine.#server.listen(engine.socketPath, resolve));
     return engine;
   }

@@ -81,6 +81,8 @@ const TIMEOUTS: EngineTimeouts = { queryMs: 10_000, operationMs: 60_000 };
 const OWN_PROCESSES = 2;
 const PING_MS = 15_000;
 const CLOSE_MS = 3000;
+/** The longest wait for helper containers before they are removed. */
+const HELPERS_MS = 15_000;
 
 const NOBODY = { uid: 65534, gid: 65534 } as const;
 
@@ -317,6 +319,10 @@ export class DockerEngine implements Engine {
   observe(): Promise<ObservedObject[]> {
     const namesInUse = (): Set<string> => new Set([...this.#helpers.inUse, ...this.#proxies.inUse]);
     return observeObjects(this.#containers, namesInUse).catch(leave('Cannot list the objects of this home'));
+  }
+
+  async finishHelpers(): Promise<void> {
+    await this.#helpers.finish(HELPERS_MS).catch(leave('Cannot end the helper containers'));
   }
 
   observeImages(): Promise<ObservedObject[]> {

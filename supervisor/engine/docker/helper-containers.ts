@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { pipeline } from 'node:stream/promises';
+import { setImmediate as immediately, setTimeout as sleep } from 'node:timers/promises';
 import type { Readable } from 'node:stream';
 import type { MountSettings } from 'dockerode';
 import { HoldfastError } from '../../../protocol/errors.ts';
@@ -36,7 +37,8 @@ export class HelperContainers {
   readonly #naming: Naming;
   readonly #image: string;
   readonly #timeouts: EngineTimeouts;
-  readonly #busy = new Set<string>();
+  /** By name, with what ends when the container is gone. */
+  readonly #busy = new Map<string, Promise<void>>();
 
   constructor(
     api: () => Promise<DockerApi>,
@@ -54,27 +56,46 @@ export class HelperContainers {
 
   /** Names of the helper containers in use now. */
   get inUse(): ReadonlySet<string> {
-    return this.#busy;
+    return new Set(this.#busy.keys());
   }
 
   async run(command: HelperCommand): Promise<void> {
     const name = this.#naming.helper(randomBytes(6).toString('hex'));
-    this.#busy.add(name);
+    const running = this.#runAs(name, command);
+    this.#busy.set(name, running);
     try {
-      const id = await this.#create(command, name);
-      const { code, errorOutput } = await this.#runIn(command, id).catch(async (error: unknown) => {
-        await this.#containers.remove(command.what, id);
-        throw error;
-      });
-      if (code !== 0) {
-        throw new HoldfastError('engine_error', command.what, {
-          why: `the helper container ended with ${code}: ${errorOutput}`,
-          details: { exitCode: code },
-        });
-      }
+      await running;
     } finally {
       this.#busy.delete(name);
     }
+  }
+
+  /** Waits until none is in use, at most `ms`, and then removes those that still are. */
+  async finish(ms: number): Promise<void> {
+    const until = performance.now() + ms;
+    for (let left = ms; this.#busy.size > 0 && left > 0; left = until - performance.now()) {
+      const ended = new AbortController();
+      const late = sleep(left, undefined, { signal: ended.signal }).catch(() => undefined);
+      await Promise.race([Promise.allSettled(this.#busy.values()), late]);
+      ended.abort();
+      // Whoever waited for one may start the next.
+      await immediately();
+    }
+    const what = 'Cannot remove a helper container';
+    await Promise.all([...this.#busy.keys()].map((name) => this.#containers.remove(what, name)));
+  }
+
+  async #runAs(name: string, command: HelperCommand): Promise<void> {
+    const id = await this.#create(command, name);
+    const { code, errorOutput } = await this.#runIn(command, id).catch(async (error: unknown) => {
+      await this.#containers.remove(command.what, id);
+      throw error;
+    });
+    if (code === 0) return;
+    throw new HoldfastError('engine_error', command.what, {
+      why: `the helper container ended with ${code}: ${errorOutput}`,
+      details: { exitCode: code },
+    });
   }
 
   async #create(command: HelperCommand, name: string): Promise<string> {

@@ -2,12 +2,15 @@ import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
+import { AlteredEngine } from '../../engine-harness/altered-engine.ts';
 import { useFaultFixture } from '../../faults/harness/fault-fixture.ts';
 import { handlerProject, shellProject, writeProject } from '../../setup/profiles.ts';
 import { deploy } from '../../setup/deploy.ts';
 
 const GONE_MS = 30_000;
+/** Longer than a supervisor waits for its engine when it ends. */
+const LATE_MS = 6_000;
 
 const bench = useFaultFixture();
 
@@ -141,6 +144,28 @@ describe('gc and purge', () => {
     const filters = { label: [`dev.holdfast.home=${id}`] };
     expect(await home.docker.listContainers({ all: true, filters })).toEqual([]);
     expect((await home.docker.listVolumes({ filters })).Volumes).toEqual([]);
+    expect(existsSync(home.path)).toBe(false);
+  });
+
+  test('purge leaves no helper container, also where the engine answers late', async () => {
+    const isHelper = (method: string, path: string): boolean =>
+      method === 'POST' && /\/containers\/create\?.*-helper-/.test(path);
+    const late = (method: string, path: string): number => (isHelper(method, path) ? LATE_MS : 0);
+    const engine = await AlteredEngine.start((_path, answer) => answer, late);
+    bench.onCleanup(() => engine.dispose());
+    const home = await bench.createHome({ env: { DOCKER_HOST: `unix://${engine.socketPath}` } });
+    const supervisor = await home.start();
+    const id = await home.readId();
+    const filters = { label: [`dev.holdfast.home=${id}`] };
+    const containers = () => home.docker.listContainers({ all: true, filters });
+    // The engine was just found, and how it sees files is being tried out.
+    await vi.waitFor(async () => expect(await containers()).not.toEqual([]), {
+      timeout: LATE_MS,
+      interval: 20,
+    });
+    await home.call('purge', { force: true });
+    expect(await supervisor.waitForExit(GONE_MS)).toEqual({ code: 0, signal: null });
+    expect(await containers()).toEqual([]);
     expect(existsSync(home.path)).toBe(false);
   });
 
