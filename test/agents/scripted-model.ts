@@ -273,7 +273,11 @@ function completeContents(body: string, isStream: boolean, response: ServerRespo
   const isResult = ({ parts }: (typeof contents)[number]): boolean =>
     parts.some((part) => part['functionResponse'] !== undefined);
   const last = contents.findLastIndex(
-    (one) => one.role === 'user' && !isResult(one) && !ABOUT_ITSELF.test(textOfParts(one)),
+    (one) =>
+      one.role === 'user' &&
+      !isResult(one) &&
+      // The first prompt of a conversation follows what the agent says about itself, as a part of the same content.
+      one.parts.some(({ text }) => text !== '' && !ABOUT_ITSELF.test(text)),
   );
   const lastContent = contents[last];
   const { responseJsonSchema: schema } = generationConfig;
