@@ -1,4 +1,3 @@
-import type { VNode } from 'preact';
 import { memo } from 'preact/compat';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { formatTime, plain } from '../format.ts';
@@ -110,9 +109,9 @@ export function TimelineView({ model, filter }: Props) {
         <div class="column">
           {cursors.before !== null && <p class="quiet center">Loading earlier messages…</p>}
           {rows.length === 0 && <Empty model={model} filter={filter} />}
-          {rows.map((row) =>
-            row.key === model.found?.key ? rowElement(model, row, ' found') : drawn(model, row),
-          )}
+          {rows.map((row) => (
+            <RowView key={row.key} model={model} row={row} isFound={row.key === model.found?.key} />
+          ))}
           <Working model={model} />
         </div>
       </div>
@@ -125,54 +124,50 @@ export function TimelineView({ model, filter }: Props) {
   );
 }
 
-/** The elements of rows: the same object again is nothing to compare. */
-const DRAWN = new WeakMap<Row, VNode>();
-
-function drawn(model: PageModel, row: Row): VNode {
-  const element = DRAWN.get(row) ?? rowElement(model, row);
-  DRAWN.set(row, element);
-  return element;
-}
-
-function rowElement(model: PageModel, row: Row, more = ''): VNode {
-  return (
-    <div key={row.key} data-key={row.key} class={`row row-${row.kind}${more}`}>
-      <RowView model={model} row={row} />
-    </div>
-  );
+interface RowProps {
+  readonly model: PageModel;
+  readonly row: Row;
+  /** The search leads to it. */
+  readonly isFound: boolean;
 }
 
 const RowView = memo(
-  function RowView({ model, row }: { readonly model: PageModel; readonly row: Row }) {
-    switch (row.kind) {
-      case 'prompt':
-        return (
-          <article class="prompt" aria-label="Your prompt">
-            <PromptText model={model} text={plain(row.item.text ?? row.item.preview)} />
-            {row.item.attachments !== undefined && (
-              <Attachments model={model} attachments={row.item.attachments} />
-            )}
-            <time dateTime={row.item.time}>{formatTime(row.item.time)}</time>
-          </article>
-        );
-      case 'message':
-        return <Message model={model} row={row} />;
-      case 'plan':
-        return <Plan row={row} />;
-      case 'tool':
-        return <ToolCall model={model} row={row} />;
-      case 'permission':
-        return <Permission model={model} row={row} />;
-      case 'notice':
-        return <Notice row={row} />;
-      case 'mark':
-        return <Mark model={model} row={row} />;
-      case 'end':
-        return <TurnEnd model={model} row={row} />;
-    }
-  },
-  (before, after) => isSame(before.row, after.row),
+  ({ model, row, isFound }: RowProps) => (
+    <div data-key={row.key} class={`row row-${row.kind}${isFound ? ' found' : ''}`}>
+      <RowContent model={model} row={row} />
+    </div>
+  ),
+  (before, after) => before.isFound === after.isFound && isSame(before.row, after.row),
 );
+
+function RowContent({ model, row }: Omit<RowProps, 'isFound'>) {
+  switch (row.kind) {
+    case 'prompt':
+      return (
+        <article class="prompt" aria-label="Your prompt">
+          <PromptText model={model} text={plain(row.item.text ?? row.item.preview)} />
+          {row.item.attachments !== undefined && (
+            <Attachments model={model} attachments={row.item.attachments} />
+          )}
+          <time dateTime={row.item.time}>{formatTime(row.item.time)}</time>
+        </article>
+      );
+    case 'message':
+      return <Message model={model} row={row} />;
+    case 'plan':
+      return <Plan row={row} />;
+    case 'tool':
+      return <ToolCall model={model} row={row} />;
+    case 'permission':
+      return <Permission model={model} row={row} />;
+    case 'notice':
+      return <Notice row={row} />;
+    case 'mark':
+      return <Mark model={model} row={row} />;
+    case 'end':
+      return <TurnEnd model={model} row={row} />;
+  }
+}
 
 /** A prompt, in which mentions of files are links. */
 function PromptText({ model, text }: { readonly model: PageModel; readonly text: string }) {
