@@ -51,8 +51,9 @@ function imageTool(program: string, args: readonly string[]): FarService {
       void pipeline(incoming, child.stdin).catch(() => undefined);
       for await (const chunk of child.stdout) incoming.write(chunk);
       const code = await exit;
-      // The last line says how it went: an answer that began can have no status of its own.
-      incoming.end(`\n${JSON.stringify({ code, errorOutput: code === 0 ? '' : errorOutput })}\n`);
+      // The last line says how it went: an answer that began can have no status of its own. `readImageTool` parses it, also
+      // that of another build: its names do not change.
+      incoming.end(`\n${JSON.stringify({ code, said: code === 0 ? '' : errorOutput })}\n`);
     },
   });
 }
