@@ -150,6 +150,7 @@ const LATE = [
   'connection/remote-supervisor.ts',
   'files/copy-bases.ts',
   'files/merge-lines.ts',
+  'files/offer-host.ts',
   'files/stored-base-texts.ts',
   'files/tail-text.ts',
   'handoff/choices.ts',

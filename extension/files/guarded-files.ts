@@ -5,6 +5,7 @@ import { MARK_SUFFIX } from './configuration-paths.ts';
 import { configurationNameIn, otherHomeOf } from './location.ts';
 import type { Homes } from './location.ts';
 import type { ImportedConfiguration } from './imported-configuration.ts';
+import { unknownHomeError } from './offer-host.ts';
 import type { WindowGuard } from './window-guard.ts';
 
 /**
@@ -16,6 +17,8 @@ export class GuardedFiles implements FileSystemProvider {
   readonly #files: FileSystemProvider;
   readonly #guard: WindowGuard;
   readonly #homes: Pick<Homes, 'at'>;
+  /** The homes whose hosts were offered. */
+  readonly #offered = new Set<string>();
   readonly #imports: ImportedConfiguration | undefined;
   /** Absent where the wrapped provider has none: VS Code then copies by reading and writing. */
   readonly copy?: NonNullable<FileSystemProvider['copy']>;
@@ -117,19 +120,21 @@ export class GuardedFiles implements FileSystemProvider {
    */
   #refusal(uri: Uri): FileSystemError | undefined {
     this.#guard.assertFilesAllowed();
-    return refusalOf(uri, this.#homes);
+    return refusalOf(uri, this.#homes, this.#offered);
   }
 }
 
-/** Why a file has no text for VS Code: it reads such a name as its own configuration. Throws for a file of another home. */
-export function refusalOf(uri: Uri, homes: Pick<Homes, 'at'>): FileSystemError | undefined {
+/**
+ * Why a file has no text for VS Code: it reads such a name as its own configuration. Throws for a file of another home, whose host
+ * is offered once if `offered` is given.
+ */
+export function refusalOf(
+  uri: Uri,
+  homes: Pick<Homes, 'at'>,
+  offered?: Set<string>,
+): FileSystemError | undefined {
   const other = otherHomeOf(uri, homes);
-  if (other !== undefined) {
-    throw FileSystemError.Unavailable(
-      `This link belongs to another machine's Holdfast (home ${other}). ` +
-        'If you reach that machine by ssh, run “Agent: Connect to Host…” first',
-    );
-  }
+  if (other !== undefined) throw unknownHomeError(other, offered);
   const name = configurationNameIn(uri);
   if (name === undefined) return undefined;
   return FileSystemError.NoPermissions(
