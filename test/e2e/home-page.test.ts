@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { FrameLocator } from 'playwright-core';
 import { TestHome } from '../setup/test-home.ts';
 import { journey } from './harness/user.ts';
 import type { User } from './harness/user.ts';
@@ -18,14 +17,9 @@ afterEach(async () => {
   await home.dispose();
 });
 
-/** The document of the page, which VS Code puts into two frames. */
-function pageOf(person: User): FrameLocator {
-  return person.page.frameLocator('iframe.webview.ready').frameLocator('iframe');
-}
-
 /** What has the focus on the page, as a person hears it. */
 function focused(person: User): Promise<string> {
-  return pageOf(person)
+  return person.webview
     .locator(':focus')
     .first()
     .evaluate((one: { textContent: string | null }) => one.textContent ?? '', undefined, { timeout: 5_000 })
@@ -37,7 +31,7 @@ test('with the mouse alone, from an empty window to a running example and its an
     await person.openSessionsView();
     const welcome = person.page.locator('.sidebar .welcome-view-content');
     await welcome.locator('.monaco-button', { hasText: 'Open Home' }).click(SEEN);
-    const page = pageOf(person);
+    const page = person.webview;
     await page.locator('.first-run li.done', { hasText: 'Images' }).waitFor(SEEN);
     await person.screenshot('home-first-run-dark', PICTURE_HEIGHT);
     await page.getByRole('button', { name: 'Start' }).click();
@@ -54,7 +48,7 @@ test('with the mouse alone, from an empty window to a running example and its an
 test('with the keyboard alone, from an empty window to a running example and its answer', () =>
   journey('home-keyboard', { home: home.path, open: {}, colorScheme: 'light' }, async (person) => {
     await person.runCommand('Agent: Open Home');
-    const page = pageOf(person);
+    const page = person.webview;
     await page.locator('.first-run li.done', { hasText: 'Images' }).waitFor(SEEN);
     await person.screenshot('home-first-run-light', PICTURE_HEIGHT);
     // The box has the focus. With nothing written the example gets an empty input.

@@ -112,7 +112,7 @@ test.skipIf(SSHD === undefined)(
       },
       async (user) => {
         const { page } = user;
-        const framed = page.frameLocator('iframe.webview.ready').frameLocator('iframe');
+        const framed = user.webview;
 
         await connect(user, { codes: ['000000', ...CODES.slice(0, 1)] });
         await user.screenshot('remote-connected-dark');

@@ -27,17 +27,13 @@ afterAll(async () => {
   await home.dispose();
 });
 
-/** The document of the page, which VS Code puts into two frames. */
-function sessionPage(): FrameLocator {
-  return person.page.frameLocator('iframe.webview.ready').frameLocator('iframe');
-}
 const word = async (): Promise<string> =>
   (await home.runOk(['workspace', 'cat', session, '/workspace/word'])).trim();
 
 test('a person compares two snapshots on the page, restores one, and forks another', () =>
   person.screenshotOnFailure('session-page-snapshots', async () => {
     await person.runCommand('Agent: Open Session Page');
-    const page = sessionPage();
+    const page = person.webview;
     await page.getByRole('button', { name: 'Find', exact: true }).click();
     await page.getByRole('searchbox', { name: 'Find in the conversation' }).fill('three');
     await page.locator('.row.found', { hasText: 'three' }).waitFor();

@@ -1,7 +1,6 @@
 import { copyFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { FrameLocator } from 'playwright-core';
 import { z } from 'zod';
 import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
@@ -30,15 +29,10 @@ afterAll(async () => {
   await home.dispose();
 });
 
-/** The document of the page, which VS Code puts into two frames. */
-function sessionPage(): FrameLocator {
-  return person.page.frameLocator('iframe.webview.ready').frameLocator('iframe');
-}
-
 test('a person follows a turn on the page of its session while the window reloads and the supervisor dies', () =>
   person.screenshotOnFailure('session-page', async () => {
     await person.runCommand('Agent: Open Session Page');
-    const page = sessionPage();
+    const page = person.webview;
     const box = page.getByRole('textbox', { name: 'Prompt for the agent' });
     await page.getByText('Nothing has happened yet').waitFor();
 
@@ -95,7 +89,7 @@ test('a person follows a turn on the page of its session while the window reload
 test('the page survives the death of its supervisor, and may be opened before the next one is there', () =>
   person.screenshotOnFailure('session-page-supervisor', async () => {
     await person.runCommand('Agent: Open Session Page');
-    const page = sessionPage();
+    const page = person.webview;
     await page.locator('.output.stdout', { hasText: 'the next one' }).waitFor();
     await home.runOk(['supervisor', 'stop']);
     await page.getByRole('button', { name: 'Connect' }).waitFor();
@@ -135,7 +129,7 @@ test('a permission is answered on the page, and the agent continues', () =>
     await person.runCommand('View: Close All Editors');
     await person.openSessionsView();
     await person.chooseFromMenu(person.sessionRow('questions').first(), 'Open Session Page');
-    const page = sessionPage();
+    const page = person.webview;
     const box = page.getByRole('textbox', { name: 'Prompt for the agent' });
     await page.getByText('Nothing has happened yet').waitFor();
     await box.fill('say before\npermission make\nsay after');
@@ -188,13 +182,13 @@ test('a session that waits is notified once, counted, and answered without its p
     await person.clearToasts();
     await home.runOk(['prompt', 'questions', 'permission three', '--no-wait']);
     await person.page.locator('.statusbar-item', { hasText: '1 waiting' }).first().click();
-    await sessionPage().getByText('Run three').first().waitFor();
+    await person.webview.getByText('Run three').first().waitFor();
     await person.clearToasts();
-    await sessionPage().locator('.permission .actions button.primary').click();
+    await person.webview.locator('.permission .actions button.primary').click();
     await person.page.locator('.statusbar-item', { hasText: '1 waiting' }).waitFor({ state: 'detached' });
     await home.runOk(['prompt', 'questions', 'permission four', '--no-wait']);
     await person.waitForStatus('1 waiting');
-    await sessionPage().locator('.permission .actions button.primary').click();
+    await person.webview.locator('.permission .actions button.primary').click();
     await person.page.locator('.statusbar-item', { hasText: '1 waiting' }).waitFor({ state: 'detached' });
     // It would still be there.
     expect(await person.toast('waits for you').count()).toBe(0);
@@ -204,7 +198,7 @@ test('a session that waits is notified once, counted, and answered without its p
     await home.runOk(['prompt', 'questions', 'permission five', '--no-wait']);
     await person.waitForStatus('1 waiting');
     await person.runCommand('Agent: Open Home');
-    const asks = sessionPage().getByRole('region', { name: 'questions asks: Run five' });
+    const asks = person.webview.getByRole('region', { name: 'questions asks: Run five' });
     await asks.locator('button.primary').waitFor();
     await person.clearToasts();
     await person.screenshot('home-page-asks-dark');
@@ -213,20 +207,20 @@ test('a session that waits is notified once, counted, and answered without its p
     await asks.waitFor({ state: 'detached' });
 
     // A first prompt with a file: it waits in the window until there is a session.
-    await sessionPage().getByRole('combobox').selectOption({ label: 'asks' });
-    const first = sessionPage().getByRole('textbox', { name: 'First prompt' });
+    await person.webview.getByRole('combobox').selectOption({ label: 'asks' });
+    const first = person.webview.getByRole('textbox', { name: 'First prompt' });
     await first.fill('attached');
     const chooser = person.page.waitForEvent('filechooser');
-    await sessionPage().getByRole('button', { name: 'Attach files' }).click();
+    await person.webview.getByRole('button', { name: 'Attach files' }).click();
     const notes = {
       name: 'notes.md',
       mimeType: 'text/markdown',
       buffer: Buffer.from('# The zebra crossing'),
     };
     await (await chooser).setFiles(notes);
-    const attached = sessionPage().getByRole('list', { name: 'Attachments' });
+    const attached = person.webview.getByRole('list', { name: 'Attachments' });
     await attached.getByText('notes.md').waitFor();
-    await sessionPage().getByRole('button', { name: 'Start' }).click();
+    await person.webview.getByRole('button', { name: 'Start' }).click();
     await attached.waitFor({ state: 'detached' });
     await expect.poll(() => home.runOk(['session', 'search', 'zebra crossing']), SEEN).toMatch(/prompt/);
 
@@ -234,5 +228,5 @@ test('a session that waits is notified once, counted, and answered without its p
     await person.sessionRow('notes').first().click();
     await person.tab('notes transcript.txt').first().waitFor();
     await person.page.locator('.editor-actions [aria-label*="Open Session Page"]').first().click();
-    await sessionPage().getByText('after the death').first().waitFor();
+    await person.webview.getByText('after the death').first().waitFor();
   }));

@@ -1,4 +1,4 @@
-import type { Locator, Page } from 'playwright-core';
+import type { FrameLocator, Locator, Page } from 'playwright-core';
 import { Workbench } from '../../editor/harness/browser.ts';
 import { CodeServer } from '../../editor/harness/code-server.ts';
 import type { OpenTarget } from '../../editor/harness/code-server.ts';
@@ -221,6 +221,11 @@ export class User {
     await actions.first().waitFor();
     const labels = (await actions.all()).map((one) => one.getAttribute('aria-label'));
     return (await Promise.all(labels)).map((label) => label ?? '');
+  }
+
+  /** The document of the open page of the extension, which VS Code puts into two frames. */
+  get webview(): FrameLocator {
+    return this.page.frameLocator('iframe.webview.ready').frameLocator('iframe');
   }
 
   dialog(text: string | RegExp): Locator {

@@ -2,33 +2,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { ProfileSchema } from '../../../protocol/profile.ts';
-import { ChangeNotifier } from '../../../supervisor/base/change-notifier.ts';
-import type { Log } from '../../../supervisor/base/log.ts';
-import { Artifacts } from '../../../supervisor/history/artifacts.ts';
-import { Contents } from '../../../supervisor/history/contents.ts';
-import { EventLog } from '../../../supervisor/history/event-log.ts';
-import { SessionRecords } from '../../../supervisor/history/session-records.ts';
-import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
-import { ActiveWork } from '../../../supervisor/sandboxes/active-work.ts';
 import type { ReadySandbox } from '../../../supervisor/sandboxes/dispatches.ts';
-import { Sessions } from '../../../supervisor/store/sessions.ts';
-import { type TurnRow, Turns } from '../../../supervisor/store/turns.ts';
-import { TurnRecords } from '../../../supervisor/turns/turn-records.ts';
+import type { TurnRow } from '../../../supervisor/store/turns.ts';
 import { TurnRun, type TurnRunOptions } from '../../../supervisor/turns/turn-run.ts';
 import { waitUntil } from '../../fixtures/sidecar/turns.ts';
-import {
-  newTurn,
-  sessionId,
-  sessionRow,
-  temporaryDatabase,
-  temporaryHome,
-  turnId,
-} from '../../fixtures/store/temporary-home.ts';
+import { newTurn, sessionId, sessionRow, turnId } from '../../fixtures/store/temporary-home.ts';
+import { silent, storedTurns } from '../../fixtures/turns/stored-turns.ts';
 import { BUSYBOX, HostSandbox } from '../sidecar/host-sandbox.ts';
 
 const SESSION = sessionId(0);
 const TURN = turnId(0);
-const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, child: () => silent };
 const COUNTING = 'for n in 1 2 3 4 5; do echo $n; sleep 0.2; done; cat';
 const COUNTED = '1\n2\n3\n4\n5\ninput';
 
@@ -46,12 +29,8 @@ const noAgents: TurnRunOptions['agentConversations'] = {
 
 /** A turn with a real database, sidecar and runner. The engine is a fake, because it has to fail on demand. */
 async function given(script = COUNTING, row: Partial<TurnRow> = {}) {
-  const home = temporaryHome();
-  const database = temporaryDatabase(home);
-  const [sessions, turns, events] = [new Sessions(database), new Turns(database), new EventLog(database)];
-  const artifacts = new Artifacts(home);
-  const contents = new Contents(database, artifacts);
-  const output = new TurnOutput(database, events, contents, artifacts);
+  const stored = storedTurns();
+  const { rows, turns, events, output } = stored;
   const profile = ProfileSchema.parse({
     name: 'counter',
     agent: { protocol: 'command', command: ['sh', '-c', script] },
@@ -65,7 +44,7 @@ async function given(script = COUNTING, row: Partial<TurnRow> = {}) {
     onStart: (_: HostSandbox): void => undefined,
   };
   const lifecycle: TurnRunOptions['lifecycle'] = {
-    row: () => sessions.find(SESSION),
+    row: () => rows.find(SESSION),
     environment: () => ({}),
     thaw: () => Promise.resolve(),
     attach: () =>
@@ -83,7 +62,7 @@ async function given(script = COUNTING, row: Partial<TurnRow> = {}) {
       return {
         dispatched: { reused: false, case: 'create' },
         client: engine.sandbox.client,
-        row: sessions.find(SESSION),
+        row: rows.find(SESSION),
         dispatchMs: 1,
       } as ReadySandbox;
     },
@@ -94,19 +73,11 @@ async function given(script = COUNTING, row: Partial<TurnRow> = {}) {
       engine.ended.push(engine.sandbox?.session ?? '');
     },
   };
-  sessions.insert(sessionRow(0));
+  rows.insert(sessionRow(0));
   turns.insert(newTurn(0, { input: Buffer.from('input'), ...row }));
-  const now = (): number => Date.now();
-  const changes = new ChangeNotifier();
-  const activeWork = new ActiveWork();
-  const records = new TurnRecords({
-    ...{ database, turns, events, output, contents, activeWork, changes, now },
-    sessions: new SessionRecords(database, sessions, events, now),
-    reserve: { retryOnFullDisk: (work) => work() },
-  });
   const options: TurnRunOptions = {
-    ...{ turns, records, output, lifecycle, activeWork, changes, now },
-    sessions: new SessionRecords(database, sessions, events, now),
+    ...stored,
+    lifecycle,
     profileOf: () => profile,
     agentConversations: noAgents,
     promptFiles: { place: () => Promise.resolve() },

@@ -2,60 +2,30 @@ import { hash } from 'node:crypto';
 import { describe, expect, test, vi } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { ProfileSchema } from '../../../protocol/profile.ts';
-import { ChangeNotifier } from '../../../supervisor/base/change-notifier.ts';
 import { randomIds } from '../../../supervisor/base/ids.ts';
-import type { Log } from '../../../supervisor/base/log.ts';
-import { Artifacts } from '../../../supervisor/history/artifacts.ts';
-import { Contents } from '../../../supervisor/history/contents.ts';
-import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { verifyHistory } from '../../../supervisor/history/history-verification.ts';
-import { SessionRecords } from '../../../supervisor/history/session-records.ts';
-import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
-import { ActiveWork } from '../../../supervisor/sandboxes/active-work.ts';
 import type { ReadySandbox } from '../../../supervisor/sandboxes/dispatches.ts';
-import { Sessions } from '../../../supervisor/store/sessions.ts';
-import { Turns } from '../../../supervisor/store/turns.ts';
 import { TurnQueue, type TurnQueueOptions } from '../../../supervisor/turns/turn-queue.ts';
-import { TurnRecords } from '../../../supervisor/turns/turn-records.ts';
-import {
-  newTurn,
-  sessionId,
-  sessionRow,
-  temporaryDatabase,
-  temporaryHome,
-  turnId,
-} from '../../fixtures/store/temporary-home.ts';
+import { newTurn, sessionId, sessionRow, turnId } from '../../fixtures/store/temporary-home.ts';
+import { silent, storedTurns } from '../../fixtures/turns/stored-turns.ts';
 
 const SESSION = sessionId(0);
 const [FIRST, SECOND] = [turnId(0), turnId(1)];
 /** Longer than any test may take: a wait that resolves was woken. */
 const LONG_MS = 300_000;
 const PROFILE = ProfileSchema.parse({ name: 'sh', agent: { protocol: 'command', command: ['sh'] } });
-const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, child: () => silent };
 const unused = (): never => {
   throw new Error('this test needs none of it');
 };
 
 /** Two turns in the queue of a session, in a real database. `dispatch`: a fake of the sandbox, which these turns never get. */
 function given(dispatch: TurnQueueOptions['lifecycle']['dispatch'] = unused) {
-  const home = temporaryHome();
-  const database = temporaryDatabase(home);
-  const [rows, turns, events] = [new Sessions(database), new Turns(database), new EventLog(database)];
-  const artifacts = new Artifacts(home);
-  const contents = new Contents(database, artifacts);
-  const output = new TurnOutput(database, events, contents, artifacts);
+  const stored = storedTurns();
+  const { rows, turns, events, contents, records } = stored;
   rows.insert(sessionRow(0));
   for (const n of [0, 1]) turns.insert(newTurn(n, { sessionId: SESSION, createdAt: n }));
-  const now = (): number => Date.now();
-  const changes = new ChangeNotifier();
-  const activeWork = new ActiveWork();
-  const sessions = new SessionRecords(database, rows, events, now);
-  const reserve = { retryOnFullDisk: <T>(work: () => T): T => work(), ensure: () => true };
-  const records = new TurnRecords({
-    ...{ database, turns, events, output, contents, activeWork, changes, sessions, reserve, now },
-  });
   const queue = new TurnQueue({
-    ...{ database, turns, records, sessions, output, events, activeWork, changes, reserve, now },
+    ...stored,
     ids: randomIds,
     attachments: { resolve: () => [], markNamed: () => undefined },
     lifecycle: {
