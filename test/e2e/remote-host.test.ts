@@ -23,7 +23,10 @@ const SEEN = { timeout: 60_000 };
 const PROFILE = `name: task
 persistence: persistent
 agent: { protocol: acp, command: [node, /agent/.agent/agent.mjs], state: [.acp-agent] }
+credentials: [{ host: api.invalid, secret: BOX_KEY, as: bearer, url: BOX_URL }]
 `;
+/** Without the secret the answer is 401; with it the request is made, to a host that is nowhere. */
+const ASK_API = `curl -s -o answer -w 'status %{http_code}.' "$BOX_URL"; rm answer`;
 
 /** The other machine uses the engine and the Node of this one. */
 function farEnvironment(): Record<string, string> {
@@ -154,9 +157,32 @@ test.skipIf(SSHD === undefined)(
         await user.explorerRow('from-terminal').first().waitFor();
         await user.screenshot('remote-terminal-dark');
 
+        // A secret is typed here and kept there; the credential of the session has it from then on.
+        await user.typeInTerminal(ASK_API);
+        await user.terminalRow('status 401.').first().waitFor(SEEN);
+        await user.runCommand('Agent: Set Secret');
+        await user.quickInput('Set Secret on build-box').waitFor();
+        await user.enterText('BOX_KEY');
+        await user.pickItem('All Profiles');
+        await user.enterText('kept on the box');
+        await user.waitForStatus('BOX_KEY is set');
+        expect(await farRun('secret', 'list')).toContain('BOX_KEY');
+        expect(await home.runOk(['secret', 'list'])).not.toContain('BOX_KEY');
+        await user.typeInTerminal(ASK_API);
+        await user
+          .terminalRow(/status 50\d\./)
+          .first()
+          .waitFor(SEEN);
+
+        // Text is found in its files.
+        await user.runCommand('Agent: Search in Workspace');
+        await user.enterText('typed here');
+        await user.sessionRow('typed here, to do').first().click();
+        await user.page.locator('.statusbar-item', { hasText: 'Ln 1, Col' }).first().waitFor();
+
         // The network goes in the middle of a save. Nothing is shown as saved, nobody is interrupted by a question, and
         // the text is there when the person connects again.
-        await user.explorerRow('notes.txt').first().dblclick();
+        await user.tab('notes.txt').first().click();
         await user.typeAtTop('typed here', 'kept, ');
         cuts.ask([1]);
         await page.keyboard.press('Control+S');
@@ -179,6 +205,15 @@ test.skipIf(SSHD === undefined)(
         expect(await cat('notes.txt')).toBe('kept, typed here, to do\n');
         await user.typeInTerminal('echo back $((6 * 8))');
         await user.terminalRow('back 48').first().waitFor();
+
+        // What an agent there asks is in the inbox here, and is answered from it.
+        await farRun('prompt', session, 'permission make\nsay answered', '--no-wait');
+        await page.locator('.statusbar-item', { hasText: '1 waiting' }).first().waitFor(SEEN);
+        await user.runCommand('Agent: Answer Permission');
+        await user.pickItem('Allow');
+        await page
+          .locator('.statusbar-item', { hasText: '1 waiting' })
+          .waitFor({ state: 'detached', ...SEEN });
 
         // Back at the repository of this machine: review, and take the work over. The login is still there.
         await user.open({ folder: user.server.remote(project) });

@@ -156,14 +156,14 @@ export class User {
     return this.#row(text);
   }
 
-  /** Opens the Sessions view. */
+  /** Opens the Sessions view. The title is that of the container while another view is shown below. */
   async openSessionsView(): Promise<void> {
     const icon = this.page.locator('.activitybar .action-item', {
       has: this.page.locator('[aria-label="Holdfast"]'),
     });
     const classes = (await icon.first().getAttribute('class')) ?? '';
     if (!classes.includes('checked')) await icon.first().click();
-    await this.page.locator('.sidebar .composite.title', { hasText: 'Sessions' }).waitFor();
+    await this.page.locator('.sidebar .composite.title', { hasText: /Sessions|Holdfast/ }).waitFor();
   }
 
   sessionRow(text: string | RegExp): Locator {
