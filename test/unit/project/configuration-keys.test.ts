@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { withoutKeys } from '../../../project/configuration/without-keys.ts';
+import { processorMs } from '../../setup/processor-time.ts';
 
 const KEY = 'a1B2c3D4e5F6a7B8c9D0e1F2';
 const ISSUED = 'ghp_0123456789abcdefghijABCDEFGHIJ012345';
@@ -194,9 +195,7 @@ describe('other settings', () => {
 
   test('of many addresses are searched in bounded time', async () => {
     const text = JSON.stringify({ a: 'x://a:a'.repeat(500_000), b: 'authorization: '.repeat(200_000) });
-    const begun = performance.now();
-    await filter('a.json', text);
-    expect(performance.now() - begun).toBeLessThan(10_000);
+    expect(await processorMs(() => filter('a.json', text))).toBeLessThan(10_000);
   });
 
   test('of TOML lose them too', async () => {

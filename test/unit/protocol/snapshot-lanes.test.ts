@@ -5,6 +5,7 @@ import type { GraphNode } from '../../../protocol/snapshot-lanes.ts';
 import { entriesOf } from '../../../protocol/snapshot-tree.ts';
 import type { Entry } from '../../../protocol/snapshot-tree.ts';
 import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
+import { processorMs } from '../../setup/processor-time.ts';
 
 /** `c>a b>a a`: nodes in order, each with what it follows. */
 const nodes = (text: string): GraphNode[] =>
@@ -100,14 +101,13 @@ describe('the lanes of a graph', () => {
     }
   });
 
-  test('a thousand snapshots are laid out in a blink', () => {
+  test('a thousand snapshots are laid out in a fifth of a second', async () => {
     const many = Array.from({ length: 1000 }, (_, at): GraphNode => {
       const parent = at === 999 ? null : `n${Math.min(999, at + 1 + (at % 7 === 0 ? 5 : 0))}`;
       return { id: `n${at}`, parent };
     });
-    const begun = performance.now();
-    expect(layoutGraph(many).rows).toHaveLength(1000);
-    expect(performance.now() - begun).toBeLessThan(200);
+    const used = await processorMs(() => expect(layoutGraph(many).rows).toHaveLength(1000));
+    expect(used).toBeLessThan(200);
   });
 });
 
