@@ -31,6 +31,7 @@ const ANSWERED: ReadonlySet<MethodName> = new Set<MethodName>([
   'files/list',
   'files/read',
   'snapshot/list',
+  'snapshot/graph',
   'snapshot/show',
   'snapshot/verify',
   'snapshot/diff',

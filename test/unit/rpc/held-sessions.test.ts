@@ -31,6 +31,7 @@ const ANSWERING = [
   ...[
     'snapshot/diff',
     'snapshot/fork',
+    'snapshot/graph',
     'snapshot/list',
     'snapshot/patch',
     'snapshot/show',
