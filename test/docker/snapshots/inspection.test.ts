@@ -83,8 +83,7 @@ describe('on the command line', () => {
     const nothing = await holdfast('snapshot', 'restore', id, taken, '--path', 'no/such');
     expect(nothing).toMatchObject({
       code: 1,
-      stderr:
-        'error file_not_found: The snapshot has no /workspace/no/such; see `holdfast workspace ls SESSION --snapshot SNAPSHOT`; nothing was changed\n',
+      stderr: `error file_not_found: The snapshot has no /workspace/no/such; see \`holdfast workspace ls ${id} --snapshot SNAPSHOT\`; nothing was changed\n`,
     });
 
     expect(await holdfast('snapshot', 'verify', taken)).toMatchObject({
