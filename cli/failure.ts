@@ -52,7 +52,8 @@ export function withNames(error: unknown, named: Named): unknown {
   if (!(error instanceof HoldfastError) || error.next === undefined) return error;
   const { code, message, why, details } = error;
   const next = error.next.replaceAll(/`holdfast [^`]*`/g, (command) =>
-    command.replaceAll(/\b(?:SESSION|TURN)\b/g, (word) => {
+    // The first only: a path behind it may contain the same word.
+    command.replace(/\b(?:SESSION|TURN)\b/, (word) => {
       const name = named[word as keyof Named];
       return name === undefined ? word : quoteForShell(name);
     }),

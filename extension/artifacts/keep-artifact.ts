@@ -9,7 +9,7 @@ import { formatBytes, formatCount } from '../base/format.ts';
 import { withProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { Connection } from '../connection/connection.ts';
-import { baseName, locate } from '../files/location.ts';
+import { artifactUri, baseName, fileKey, locate } from '../files/location.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import { patternOf, patternsIn } from './patterns.ts';
 
@@ -108,9 +108,9 @@ async function askName(title: string, value: string): Promise<Pick<Wanted, 'name
 
 /** What is kept is what the session has: text that is not saved is not part of it. */
 async function saveFirst(uris: readonly Uri[]): Promise<boolean> {
-  const chosen = uris.map((uri) => uri.toString());
+  const chosen = uris.map((uri) => fileKey(uri).replace(/\/$/, ''));
   const unsaved = workspace.textDocuments.filter(({ isDirty, uri }) => {
-    const own = uri.toString();
+    const own = fileKey(uri);
     return isDirty && chosen.some((one) => own === one || own.startsWith(`${one}/`));
   });
   if (unsaved.length === 0) return true;
@@ -166,11 +166,12 @@ async function create(connection: Connection, session: Session, wanted: Wanted):
         { signal, onProgress: ({ stage }) => report(sanitize(stage)) },
       ),
   );
-  showKept(artifact, leftOutPaths);
+  showKept(artifact, leftOutPaths, artifactUri(connection.of(session.id), artifact.id, '/'));
   return artifact;
 }
 
-function showKept(artifact: Artifact, leftOutPaths: readonly string[]): void {
+/** `uri`: names the host that has it, so that no other one answers for it. */
+function showKept(artifact: Artifact, leftOutPaths: readonly string[], uri: Uri): void {
   const OPEN = 'Open';
   const EXPORT = 'Export…';
   const names = leftOutPaths.slice(0, 3).map((path) => sanitize(path, 80));
@@ -186,7 +187,7 @@ function showKept(artifact: Artifact, leftOutPaths: readonly string[]): void {
       EXPORT,
     )
     .then((choice) => {
-      if (choice === OPEN) void commands.executeCommand('holdfast.openArtifact', artifact.id);
-      if (choice === EXPORT) void commands.executeCommand('holdfast.exportArtifact', artifact.id);
+      if (choice === OPEN) void commands.executeCommand('holdfast.openArtifact', uri);
+      if (choice === EXPORT) void commands.executeCommand('holdfast.exportArtifact', uri);
     });
 }

@@ -1,6 +1,6 @@
 import { CREDENTIAL_PRESETS } from '../../protocol/credential-presets.ts';
 import { credentialsOf } from '../../protocol/credentials.ts';
-import type { Profile } from '../../protocol/profile.ts';
+import { type Profile, setupSecretsOf } from '../../protocol/profile.ts';
 
 /** For whom the secret is that a profile gets by a name. */
 export type SecretScope = 'profile' | 'all';
@@ -21,11 +21,14 @@ export function secretWarnings(profile: Profile, scopeOf: (name: string) => Secr
     if (scope === 'profile' || PRESET_HOSTS.has(host)) return [];
     return [`Sessions send the secret ${secret} to ${host}, ${unexpected(profile.name, secret)}`];
   });
-  const hosts = (profile.setup?.egress ?? []).flatMap((rule) =>
-    typeof rule === 'string' ? [] : [rule.host],
-  );
+  const repository = profile.workspace?.repository;
+  const cloned = repository === undefined ? [] : [new URL(repository.url).host];
+  const hosts = [
+    ...(profile.setup?.egress ?? []).flatMap((rule) => (typeof rule === 'string' ? [] : [rule.host])),
+    ...cloned.filter((host) => !PRESET_HOSTS.has(host)),
+  ];
   if (hosts.length === 0) return warnings;
-  const given = (profile.setup?.secrets ?? []).filter((name) => scopeOf(name) === 'all');
+  const given = setupSecretsOf(profile).filter((name) => scopeOf(name) === 'all');
   const shown = hosts.length > 3 ? `${hosts.slice(0, 3).join(', ')} and others` : hosts.join(', ');
   return [
     ...warnings,

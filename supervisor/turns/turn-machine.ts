@@ -123,7 +123,7 @@ export function step(state: TurnState, observation: Observation, clock: Clock): 
       return endIfTerminated(state) ?? go(state, { name: 'dispatching' }, { do: 'dispatch' });
     case 'started':
       if (phase.name !== 'starting') break;
-      return endIfTerminated(state) ?? follow({ ...state, deadline: observation.deadline }, clock);
+      return endIfTerminated(state) ?? follow(counting(state, observation.deadline, clock), clock);
     case 'attached': {
       // The agent may have exited before this supervisor started, or while the engine was unreachable.
       const agentExit = state.agentExit ?? observation.agentExit;
@@ -478,6 +478,11 @@ function terminate(state: TurnState, reason: TerminationReason): TurnState {
 
 function lostOutcome({ termination }: TurnState, { why, limits }: AgentExit): TurnOutcome {
   return termination === null ? sandboxLostOutcome(why, limits) : terminatedOutcome(termination, null);
+}
+
+/** The time of the turn begins: what the clocks did before does not count. */
+function counting(state: TurnState, deadline: number | null, { now, monotonic }: Clock): TurnState {
+  return { ...state, deadline, checkedAt: now, checkedMonotonic: monotonic };
 }
 
 /** The limit is time in which the turn could work: the time of a pause, of a machine that sleeps, and of a clock that is set is not. */

@@ -20,8 +20,11 @@ const HELPER_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER'];
 /** Below the daemon's own limit on all machines seen: raising it would require a privilege that a daemon may lack. */
 const OPEN_FILES = 16384;
 
-/** A process with secrets that crashes writes its memory nowhere: not beside itself, and not to a program of the host. */
-const NO_CORE = { Name: 'core', Soft: 0, Hard: 0 };
+/**
+ * A process with secrets that crashes writes its memory nowhere: not beside itself, and not to a program of the host. For
+ * such a program Linux ignores the limit, unless it is 1 byte. No file is written either: it would be smaller than a page.
+ */
+const NO_CORE = { Name: 'core', Soft: 1, Hard: 1 };
 
 /** Options of every container: no privileges, our own filter of system calls, only mounts are writable, nothing goes to the host's log. */
 function hardened(

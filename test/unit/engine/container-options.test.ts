@@ -34,7 +34,7 @@ test('/tmp of an agent is half of its memory, and counts in it; that of a sideca
 });
 
 test('only what has secrets of a setup leaves no core dump: programs of a session may be debugged', () => {
-  const core = { Name: 'core', Soft: 0, Hard: 0 };
+  const core = { Name: 'core', Soft: 1, Hard: 1 };
   const limits = (options: ReturnType<typeof agentOptions>) => options.HostConfig?.Ulimits;
   expect(limits(setupOptions(spec(1), [], 'none', {}))).toContainEqual(core);
   expect(limits(agentOptions({ ...spec(1), hasSecretsFolder: true }, [], 'none', {}))).toContainEqual(core);

@@ -35,6 +35,15 @@ describe('a project that somebody else wrote', () => {
     expect(secretWarnings(profile({ setup: { ...setup, egress: ['npm'] } }), scopeOf)).toEqual([]);
   });
 
+  test('is reported if it clones from a host of its own choice with such a secret', () => {
+    const cloning = (host: string) =>
+      profile({ workspace: { repository: { url: `https://${host}/a/b.git`, secret: 'GITHUB_TOKEN' } } });
+    const warnings = secretWarnings(cloning('collect.example'), () => 'all');
+    expect(warnings).toHaveLength(1);
+    expect(warnings[0]).toMatch(/^The setup has the secret GITHUB_TOKEN and may reach collect\.example, /);
+    expect(secretWarnings(cloning('collect.example'), () => 'profile')).toEqual([]);
+  });
+
   test('is told which secrets are missing', () => {
     expect(secretWarnings(keyed, () => null).map((one) => one.split(',')[0])).toEqual([
       'The secret ANTHROPIC_API_KEY is not set',

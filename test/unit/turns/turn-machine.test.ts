@@ -552,6 +552,14 @@ describe('a turn that is terminated', () => {
     expect(walk(before.state, [report(RUNNING), set(TIMEOUT_MS)]).state.termination).toBe('timeout');
   });
 
+  test('by its deadline, which a clock that is set back before its start does not bring nearer', () => {
+    const set = (ms: number) => at(ms, { now: START + ms });
+    // It was queued an hour later by the clock of then.
+    const queued = { ...given({ name: 'starting' }), checkedAt: START + 3_600_000 };
+    const { state } = walk(queued, [STARTED, set(0)], [report(RUNNING), set(10)], [STORED, set(10)]);
+    expect(state).toMatchObject({ termination: null, pausedMs: 0 });
+  });
+
   test('by too much output: at once where more is there than may be stored, else when it runs on', () => {
     const cut: Observation = { saw: 'stored', isComplete: false, isOverLimit: true };
     const over: Observation = { saw: 'stored', isComplete: true, isOverLimit: true };
