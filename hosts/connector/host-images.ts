@@ -103,7 +103,8 @@ async function sendImages(options: BringingOptions, images: readonly string[]): 
   const stream = await open(options, '/images/load');
   const answer = readImageTool(stream, `The images cannot be loaded on ${options.host}`);
   try {
-    await pipeline(child.stdout, stream, { end: true });
+    // A host that cannot load them says so before all is sent.
+    await Promise.race([pipeline(child.stdout, stream, { end: true }), answer]);
     const code = await exit;
     if (code !== 0) throw new HoldfastError('engine_error', 'The images cannot be read here', { why: said });
   } catch (error) {

@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
 import { dialOrStart } from '../../protocol/client/connect.ts';
 import { joinStreams } from '../base/join-streams.ts';
 import { serveStreams } from '../base/streams.ts';
@@ -48,7 +47,9 @@ function imageTool(program: string, args: readonly string[]): FarService {
         child.once('error', reject);
         child.once('close', resolve);
       });
-      void pipeline(incoming, child.stdin).catch(() => undefined);
+      // The program may end before its input: what comes then is read and dropped, so that its answer arrives all the same.
+      child.stdin.on('error', () => undefined).once('close', () => incoming.resume());
+      incoming.pipe(child.stdin);
       for await (const chunk of child.stdout) incoming.write(chunk);
       const code = await exit;
       // The last line says how it went: an answer that began can have no status of its own. `readImageTool` parses it, also
