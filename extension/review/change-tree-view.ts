@@ -97,7 +97,7 @@ export class ChangeTreeView implements TreeDataProvider<Node>, Disposable {
 
   refresh(): void {
     const files = this.#reviews.all.flatMap((review) => review.files);
-    this.#view.message = files.length === 0 ? 'The changes are not loaded yet.' : '';
+    this.#view.message = files.length === 0 ? 'The changes are being compared.' : '';
     this.#view.description = files.length === 0 ? '' : describeTally(files);
     this.#changed.fire(undefined);
   }
@@ -106,15 +106,13 @@ export class ChangeTreeView implements TreeDataProvider<Node>, Disposable {
   async selected(): Promise<readonly unknown[]> {
     const decidable = (): readonly Node[] =>
       this.#view.selection.filter((node) => 'file' in node || 'files' in node);
-    const before = decidable();
+    if (decidable().length > 1) return decidable();
     // Arrow keys move the focus and leave the selection.
     await commands.executeCommand('list.selectAndPreserveFocus');
     // VS Code reports no selection while it reloads the entries.
     const deadline = performance.now() + SELECTION_TIMEOUT_MS;
     while (this.#view.selection.length === 0 && performance.now() < deadline) await sleep(SELECTION_POLL_MS);
     const found = decidable();
-    // Several only if the focus is on one of them: arrow keys may have left them.
-    if (before.length > 1 && found.length > 0 && found.every((node) => before.includes(node))) return before;
     if (found.length > 0) return found;
     throw new HoldfastError('invalid_params', 'No change is selected', {
       next: 'select changes or folders of the review',

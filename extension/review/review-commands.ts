@@ -262,20 +262,7 @@ export class ReviewCommands {
     let decided = 0;
     for (let from = 0; from < decisions.length; from += REVIEW_LIMITS.decisions) {
       const part = decisions.slice(from, from + REVIEW_LIMITS.decisions);
-      try {
-        decided += await this.#send(review, verdict, { decisions: part });
-      } catch (error) {
-        if (decided === 0) throw error;
-        const { code, sentence } = HoldfastError.from(error);
-        throw new HoldfastError(
-          code,
-          `Only ${formatCount(decided, 'change')} of ${decisions.length} ${DONE[verdict]}`,
-          {
-            why: sentence,
-            next: 'look at the review again; Undo Last Decision takes back up to 1,000 at a time',
-          },
-        );
-      }
+      decided += await this.#send(review, verdict, { decisions: part });
     }
     return decided;
   }
