@@ -199,7 +199,7 @@ function beside(step: Step, entry: EventEntry): readonly ItemChange[] {
 
 /** A prompt gets its place when its turn starts: until then others are in front of it. */
 function queued(step: Step, data: Data<'turn.queued'>): readonly ItemChange[] {
-  const { turnId, kind, preview, attachments } = data;
+  const { turnId, kind, preview = '', attachments } = data;
   const item: ProjectedItem = {
     ...step.begun(turnId),
     at: 0,
@@ -215,7 +215,7 @@ function queued(step: Step, data: Data<'turn.queued'>): readonly ItemChange[] {
 /** A prompt that waits keeps its place in the queue. */
 function edited(
   step: Step,
-  { turnId, preview, attachments = [] }: Data<'turn.edited'>,
+  { turnId, preview = '', attachments = [] }: Data<'turn.edited'>,
 ): readonly ItemChange[] {
   const key = promptKey(turnId);
   const prompt = step.find('prompt', key);

@@ -56,7 +56,7 @@ const item = z.object({
 const PromptItemSchema = item.extend({
   type: z.literal('prompt'),
   kind: z.string(),
-  /** The beginning of the prompt, on one line. */
+  /** The beginning of the prompt, on one line. As projected: empty, unless the event is of an earlier version. */
   preview: z.string(),
   state: z.enum(['queued', 'sent']),
   /** Left out where there are none. */

@@ -74,6 +74,7 @@ export const EVENT_SCHEMAS = {
     archived: z.boolean().optional(),
     tags: z.array(z.string()).optional(),
     model: z.string().nullable().optional(),
+    /** The beginning of the first prompt, in events of earlier versions only. */
     about: z.string().nullable().optional(),
   }),
   /** The workspace is being deleted. The row stays as a tombstone. */
@@ -98,8 +99,8 @@ export const EVENT_SCHEMAS = {
     turnId: TurnIdSchema,
     kind: z.enum(['handler', 'command', 'acp']),
     inputBytes: bytes,
-    /** The beginning of the input, for display. */
-    preview: z.string(),
+    /** The beginning of the input, in events of earlier versions only. */
+    preview: z.string().optional(),
     /** The whole input. Null in events of earlier versions. */
     content: ContentSchema.nullable(),
     timeoutMs: z.number().int().positive(),
@@ -109,7 +110,8 @@ export const EVENT_SCHEMAS = {
   'turn.edited': z.object({
     turnId: TurnIdSchema,
     inputBytes: bytes,
-    preview: z.string(),
+    /** As in `turn.queued`. */
+    preview: z.string().optional(),
     content: ContentSchema,
     /** All that it has from now on. */
     attachments: AttachmentsSchema.optional(),
@@ -318,6 +320,13 @@ const OLD_TYPES: Readonly<Record<string, EventType>> = {
   'workspace.fill-failed': 'workspace.hydration-failed',
 };
 
+/** Texts of prompts that earlier versions stored in events. The contents of `turn.queued` and `turn.edited` have them. */
+const OLD_PROMPT_TEXTS: Readonly<Record<string, string>> = {
+  'turn.queued': 'preview',
+  'turn.edited': 'preview',
+  'session.updated': 'about',
+};
+
 /** Events of these types name a content. Earlier versions stored them without it. */
 const TYPES_WITH_CONTENT: readonly string[] = ['turn.queued', 'turn.output', 'turn.ended'];
 
@@ -329,6 +338,18 @@ export function parseEvent(event: { type: string; data: unknown }): EventEntry |
   const isOld =
     TYPES_WITH_CONTENT.includes(type) && typeof data === 'object' && data !== null && !('content' in data);
   return { type, data: EVENT_SCHEMAS[type].parse(isOld ? { ...data, content: null } : data) } as EventEntry;
+}
+
+/**
+ * The data of an event for a copy of its history: without the text of prompts that an earlier version put beside their
+ * contents.
+ */
+export function withoutPromptText(type: string, data: Record<string, unknown>): Record<string, unknown> {
+  const field = OLD_PROMPT_TEXTS[type];
+  // A prompt from before there were contents is nowhere else.
+  if (field === undefined || !(field in data) || (field === 'preview' && !data['content'])) return data;
+  const { [field]: _, ...rest } = data;
+  return rest;
 }
 
 /** The content that an event is about; null for none. */

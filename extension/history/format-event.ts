@@ -25,15 +25,19 @@ interface Summary {
   readonly block?: string;
 }
 
+function withBlock(line: string, block: string | undefined): Summary {
+  return block === undefined ? { line } : { line, block };
+}
+
 function summarize(entry: EventEntry, text: string | undefined): Summary {
   const { type, data } = entry;
   switch (type) {
     case 'session.status':
       return { line: `${data.from} → ${data.to} (${data.why})` };
     case 'turn.queued':
-      return { line: `${data.turnId}  ${data.kind}, ${data.inputBytes} bytes`, block: text ?? data.preview };
+      return withBlock(`${data.turnId}  ${data.kind}, ${data.inputBytes} bytes`, text ?? data.preview);
     case 'turn.edited':
-      return { line: `${data.turnId}  ${data.inputBytes} bytes`, block: text ?? data.preview };
+      return withBlock(`${data.turnId}  ${data.inputBytes} bytes`, text ?? data.preview);
     case 'turn.started':
       return { line: `${data.turnId}  ${data.case}` };
     case 'turn.output':
@@ -46,7 +50,7 @@ function summarize(entry: EventEntry, text: string | undefined): Summary {
       const why = data.error === null ? '' : `: ${data.error.message}`;
       const output = data.output ?? null;
       const block = data.error?.traceback ?? text ?? (output === null ? undefined : JSON.stringify(output));
-      return block === undefined ? { line: end + why } : { line: end + why, block };
+      return withBlock(end + why, block);
     }
     case 'snapshot.created': {
       const what = data.label ?? data.reason.replace('-', ' ');

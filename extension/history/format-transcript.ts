@@ -20,9 +20,9 @@ export function formatTranscript(event: SessionEvent, text?: string): string {
   const { type, data } = entry;
   switch (type) {
     case 'turn.queued':
-      return `\n❯ ${truncate(sanitizeLines(text ?? data.preview))}   · ${clock(event.at)}\n${attached(data)}`;
+      return `\n❯ ${truncate(sanitizeLines(text ?? data.preview ?? ''))}   · ${clock(event.at)}\n${attached(data)}`;
     case 'turn.edited':
-      return `\n❯ ${truncate(sanitizeLines(text ?? data.preview))}   · edited ${clock(event.at)}\n${attached(data)}`;
+      return `\n❯ ${truncate(sanitizeLines(text ?? data.preview ?? ''))}   · edited ${clock(event.at)}\n${attached(data)}`;
     case 'turn.output':
       // The end of the turn shows its result.
       if (data.stream === 'result') return '';

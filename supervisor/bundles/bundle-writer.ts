@@ -3,7 +3,13 @@ import { pipeline, Readable } from 'node:stream';
 import { constants, createZstdCompress } from 'node:zlib';
 import { BUNDLE_TYPE } from '../../protocol/bundles.ts';
 import type { Content } from '../../protocol/contents.ts';
-import { contentOf, contentsOf, type EventType, parseEvent } from '../../protocol/events.ts';
+import {
+  contentOf,
+  contentsOf,
+  type EventType,
+  parseEvent,
+  withoutPromptText,
+} from '../../protocol/events.ts';
 import { sealEnvelope } from '../../protocol/envelope.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { TimeSlice } from '../../protocol/time-slice.ts';
@@ -197,7 +203,8 @@ export class BundleWriter {
           }
           const main = contentOf(parsed);
           for (const content of contentsOf(parsed)) onContent(content, parsed.type, content === main);
-          const event: BundleEvent = { seq, at: Date.parse(at), type: parsed.type, data };
+          const kept = withoutPromptText(parsed.type, data);
+          const event: BundleEvent = { seq, at: Date.parse(at), type: parsed.type, data: kept };
           const line = Buffer.from(JSON.stringify(event));
           if (jsonFault(line, BUNDLE_LIMITS.values) !== null)
             throw tooLarge(`event ${seq} of its history is too large`);

@@ -6,7 +6,7 @@ import type { Contents } from '../history/contents.ts';
 import type { EventLog } from '../history/event-log.ts';
 import { replay } from '../history/projection.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
-import { asEvent, copyEvents } from '../sessions/copied-events.ts';
+import { asEvent, copyEvents, firstPrompt } from '../sessions/copied-events.ts';
 import type { SessionCreation } from '../sessions/session-creation.ts';
 import type { RestoreIntents } from '../snapshots/restore-intents.ts';
 import type { Database } from '../store/database.ts';
@@ -25,7 +25,7 @@ const PART_BYTES = 4 * 2 ** 20;
 
 export interface SessionImportOptions {
   readonly database: Database;
-  readonly sessions: Pick<Sessions, 'insert'>;
+  readonly sessions: Pick<Sessions, 'insert' | 'update'>;
   readonly snapshots: Pick<Snapshots, 'insert'>;
   readonly turns: Pick<Turns, 'insert'>;
   readonly profiles: Pick<Profiles, 'getOrThrow'>;
@@ -33,7 +33,7 @@ export interface SessionImportOptions {
   readonly reviewRows: Pick<ReviewRows, 'insert' | 'decide'>;
   readonly commentRows: Pick<ReviewCommentRows, 'insert'>;
   readonly events: Pick<EventLog, 'append'>;
-  readonly contents: Pick<Contents, 'adopt' | 'read'>;
+  readonly contents: Pick<Contents, 'adopt' | 'read' | 'readStart'>;
   readonly output: Pick<TurnOutput, 'adopt'>;
   readonly creation: Pick<SessionCreation, 'row'>;
   readonly restoreIntents: Pick<RestoreIntents, 'recordHydration'>;
@@ -117,8 +117,10 @@ export class SessionImport {
       { type: 'session.updated', data: { tags, pinned, starred } },
     ];
     const state = replay(mapped(entries, (entry, at) => asEvent(sessionId, at + 1, entry)));
-    sessions.insert({ ...row, about: state?.about ?? null, model: state?.model ?? null });
+    sessions.insert({ ...row, model: state?.model ?? null });
     for (const content of entries.flatMap(contentsOf)) this.#adoptContent(bundle, target, content);
+    const about = firstPrompt(entries, (...of) => contents.readStart(sessionId, ...of));
+    if (about !== null) sessions.update(sessionId, { about });
     events.append(sessionId, entries);
     const read = ({ sha256, bytes }: Content): Buffer =>
       contents.read(sessionId, sha256, 0, Math.min(bytes, PART_BYTES)).part;

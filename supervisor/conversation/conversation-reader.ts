@@ -3,6 +3,7 @@ import type { Content } from '../../protocol/contents.ts';
 import { CONVERSATION_LIMITS } from '../../protocol/conversation.ts';
 import type { ConversationItem, ProjectedItem } from '../../protocol/conversation.ts';
 import { parseEvent } from '../../protocol/events.ts';
+import { firstLine, PREVIEW_BYTES, PREVIEW_CHARACTERS, toSingleLine } from '../base/single-line.ts';
 import type { Contents } from '../history/contents.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { Conversations } from './conversations.ts';
@@ -89,7 +90,19 @@ export class ConversationReader {
   }
 
   item(sessionId: string, item: ProjectedItem): ConversationItem {
-    return { ...item, ...this.#textOf(sessionId, item) };
+    const text = this.#textOf(sessionId, item);
+    return item.type === 'prompt'
+      ? { ...item, preview: this.#previewOf(sessionId, item, text), ...text }
+      : { ...item, ...text };
+  }
+
+  /** Of the text, if the prompt is text: it has been read already. */
+  #previewOf(sessionId: string, item: ProjectedItem, { text }: { readonly text: string | null }): string {
+    if (text !== null) return toSingleLine(text.slice(0, PREVIEW_BYTES), PREVIEW_CHARACTERS);
+    const [content] = item.contents;
+    const head = content === undefined ? null : this.#readPart(sessionId, content.sha256, PREVIEW_BYTES);
+    const old = item.type === 'prompt' ? item.preview : '';
+    return head === null ? old : firstLine(head, PREVIEW_CHARACTERS);
   }
 
   /** What else the last event of a page has changed. */

@@ -1,10 +1,13 @@
 import { z } from 'zod';
+import { ContentSchema } from '../../protocol/contents.ts';
 import type { SessionEvent } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { HandoffIdSchema, ManifestIdSchema } from '../../protocol/handoff.ts';
 import type { Params, Result } from '../../protocol/methods.ts';
 import { type ObjectReader, parseHash } from '../../snapshot-format/objects.ts';
 import type { Ids } from '../base/ids.ts';
+import { firstLine, PREVIEW_BYTES, PREVIEW_CHARACTERS } from '../base/single-line.ts';
+import type { Contents } from '../history/contents.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { DeliverableReview, ReviewDelivery } from '../reviews/review-delivery.ts';
 import type { BaseTrees } from '../snapshots/base-trees.ts';
@@ -19,7 +22,13 @@ import { entryOf, readContents, RecentPages, type TreePair } from './changed-fil
 const IdsSchema = z.object({ handoff: HandoffIdSchema, manifest: ManifestIdSchema });
 const RecordedSchema = z.object({ handoffId: HandoffIdSchema });
 /** Data of `turn.queued` and `turn.edited`. */
-const PromptSchema = z.object({ turnId: z.string(), preview: z.string() });
+const PromptSchema = z.object({
+  turnId: z.string(),
+  content: ContentSchema.nullable().default(null),
+  /** In events of earlier versions. */
+  preview: z.string().default(''),
+});
+type Prompt = z.output<typeof PromptSchema>;
 /** How many prompts a client gets for its commit message. */
 const MAX_PROMPTS = 20;
 const PAGE_EVENTS = 1000;
@@ -31,6 +40,7 @@ export interface HandoffServiceOptions {
   readonly database: Database;
   readonly operations: Operations;
   readonly events: EventLog;
+  readonly contents: Pick<Contents, 'readStart'>;
   readonly stores: LineageStores;
   readonly baseTrees: Pick<BaseTrees, 'find'>;
   readonly snapshotService: Pick<SnapshotService, 'findSession'>;
@@ -196,16 +206,22 @@ export class HandoffService {
     const promptsIn = (page: readonly SessionEvent[]) =>
       page.flatMap(({ data }) => PromptSchema.safeParse(data).data ?? []);
     const queued = events.newest(sessionId, 'turn.queued', MAX_PROMPTS);
-    const previews = new Map(promptsIn(queued).map(({ turnId, preview }) => [turnId, preview]));
+    const prompts = new Map(promptsIn(queued).map((prompt) => [prompt.turnId, prompt]));
     // A prompt is edited after it was queued.
     for (let after = queued[0]?.seq ?? 0; ;) {
       const page = events.read(sessionId, { type: 'turn.edited', after, limit: PAGE_EVENTS });
-      for (const { turnId, preview } of promptsIn(page))
-        if (previews.has(turnId)) previews.set(turnId, preview);
+      for (const prompt of promptsIn(page))
+        if (prompts.has(prompt.turnId)) prompts.set(prompt.turnId, prompt);
       const last = page.at(-1);
       if (last === undefined || page.length < PAGE_EVENTS)
-        return [...previews.values()].map((preview) => preview.slice(0, 2000));
+        return [...prompts.values()].map((prompt) => this.#beginningOf(sessionId, prompt));
       after = last.seq;
     }
+  }
+
+  #beginningOf(sessionId: string, { content, preview }: Prompt): string {
+    const start =
+      content === null ? null : this.#options.contents.readStart(sessionId, content.sha256, PREVIEW_BYTES);
+    return start === null ? preview.slice(0, 2000) : firstLine(start, PREVIEW_CHARACTERS);
   }
 }

@@ -123,6 +123,17 @@ export class Contents {
     });
   }
 
+  /** The first bytes of a content, at most `limit`; null for one that was removed, or is missing. */
+  readStart(sessionId: string, sha256: string, limit: number): Buffer | null {
+    try {
+      return this.read(sessionId, sha256, 0, limit).part;
+    } catch (error) {
+      const { code } = HoldfastError.from(error);
+      if (code === 'not_found' || code === 'home_damaged') return null;
+      throw error;
+    }
+  }
+
   /** Reads a content and compares its hash. Yields to other work in between. */
   async check(sessionId: string, { sha256, bytes }: Content): Promise<ContentState> {
     const row = this.#row(sessionId, sha256, 0, 0);

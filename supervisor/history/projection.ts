@@ -7,7 +7,7 @@ import { canonicalJson } from './canonical-json.ts';
 
 /**
  * The fields of a session's row that can be rebuilt from its history. Activity and expiry times are not part of the
- * history.
+ * history, and the first prompt is a content, which the history names.
  */
 export const PROJECTED_SESSION = [
   'id',
@@ -26,7 +26,6 @@ export const PROJECTED_SESSION = [
   'archived',
   'tags',
   'model',
-  'about',
   'workspaceBytes',
 ] as const satisfies readonly (keyof SessionRow)[];
 
@@ -121,7 +120,6 @@ function created(id: string, { data }: Extract<EventEntry, { type: 'session.crea
     ...data,
     ...INITIAL_STATE,
     model: null,
-    about: null,
     lastSeq: 0,
     turns: [],
   };
@@ -132,11 +130,11 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
     case 'session.status':
       return { ...state, status: entry.data.to };
     case 'session.updated':
-      return { ...state, ...definedMembers(entry.data) };
+      return { ...state, ...definedMembers(withoutAbout(entry.data)) };
     case 'session.deleted':
       return { ...state, status: 'deleted' };
     case 'session.contents-removed':
-      return { ...state, about: null, tags: [], model: null };
+      return { ...state, tags: [], model: null };
     case 'sandbox.starting':
       return { ...state, generation: entry.data.generation };
     case 'sandbox.started':
@@ -209,6 +207,14 @@ function forked({
 }: Extract<EventEntry, { type: 'session.forked' | 'session.imported' }>): Partial<ProjectedSession> {
   const { name, profile, persistent, backing, uid, gid } = data;
   return { ...INITIAL_STATE, name, profile, persistent, throwaway: false, backing, uid, gid };
+}
+
+/** `about` is the text of a prompt, which only earlier versions wrote. */
+function withoutAbout({
+  about: _,
+  ...data
+}: Extract<EventEntry, { type: 'session.updated' }>['data']): Omit<typeof data, 'about'> {
+  return data;
 }
 
 /** Drops undefined members: they change nothing. */

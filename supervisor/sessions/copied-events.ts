@@ -1,5 +1,12 @@
 import type { SessionEvent } from '../../protocol/entities.ts';
-import { contentsOf as contentsOfEvent, type EventEntry, parseEvent } from '../../protocol/events.ts';
+import {
+  contentsOf as contentsOfEvent,
+  currentType,
+  type EventEntry,
+  parseEvent,
+  withoutPromptText,
+} from '../../protocol/events.ts';
+import { firstLine, PREVIEW_BYTES, PROMPT_CHARACTERS, toSingleLine } from '../base/single-line.ts';
 
 /** An event of another session as its copy records it, with its original `seq`. */
 export interface CopiedEvent {
@@ -21,7 +28,7 @@ export function copyEvents(
     const { turnId } = data;
     const newTurnId = typeof turnId === 'string' ? turnIds.get(turnId) : undefined;
     if (turnId !== undefined && newTurnId === undefined) return [];
-    const changed: Record<string, unknown> = { ...data };
+    const changed: Record<string, unknown> = { ...withoutPromptText(currentType(type), data) };
     if (newTurnId !== undefined) changed['turnId'] = newTurnId;
     // The event was validated when it was written; only ids differ.
     return [{ seq, entry: { type, data: changed, at: Date.parse(at) } as unknown as EventEntry }];
@@ -35,6 +42,23 @@ export function contentsOf(entries: readonly EventEntry[]): string[] {
     return parsed === null ? [] : contentsOfEvent(parsed).map(({ sha256 }) => sha256);
   });
   return [...new Set(ids)];
+}
+
+/**
+ * What lists show of a session: the beginning of its first prompt. Null before that. `read`: the first bytes of a content,
+ * null for one that was removed.
+ */
+export function firstPrompt(
+  entries: Iterable<EventEntry>,
+  read: (sha256: string, limit: number) => Uint8Array | null,
+): string | null {
+  for (const entry of entries) {
+    if (entry.type !== 'turn.queued') continue;
+    const { content, preview = '' } = entry.data;
+    const head = content ? read(content.sha256, PREVIEW_BYTES) : null;
+    return head === null ? toSingleLine(preview, PROMPT_CHARACTERS) : firstLine(head, PROMPT_CHARACTERS);
+  }
+  return null;
 }
 
 /** An event for `replay`, which uses neither times nor hashes. */

@@ -9,7 +9,7 @@ import { newestImport } from '../history/newest-import.ts';
 import { replay } from '../history/projection.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import type { Ids } from '../base/ids.ts';
-import { asEvent, contentsOf, copyEvents } from './copied-events.ts';
+import { asEvent, contentsOf, copyEvents, firstPrompt } from './copied-events.ts';
 import { beganWith, type SessionCreation } from './session-creation.ts';
 import type { Database } from '../store/database.ts';
 import type { EgressRules } from '../store/egress-rules.ts';
@@ -99,7 +99,8 @@ export class Forks {
           forkedEvent(row, snapshot),
         ];
         const state = replay(entries.map((entry, at) => asEvent(row.id, at + 1, entry)));
-        sessions.insert({ ...row, about: state?.about ?? null, model: state?.model ?? null });
+        const about = firstPrompt(entries, (...of) => contents.readStart(source.id, ...of));
+        sessions.insert({ ...row, about, model: state?.model ?? null });
         contents.copyRows(source.id, row.id, contentIds);
         events.append(row.id, entries);
         const seqs = new Map(copiedEvents.map(({ seq }, at) => [seq, at + 1]));

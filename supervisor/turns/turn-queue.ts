@@ -14,12 +14,11 @@ import { type NewTurn, UNSTARTED_TURN } from '../store/turns.ts';
 import type { TurnRow, TurnSummary } from '../store/turns.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Limit } from '../../sidecar/wire.ts';
-import { PROMPT_CHARACTERS, toSingleLine } from '../base/single-line.ts';
+import { PROMPT_CHARACTERS, firstLine } from '../base/single-line.ts';
 import { queueKey } from './turn-records.ts';
 import { TurnRun, type TurnRunOptions } from './turn-run.ts';
 import { turnView } from './turn-view.ts';
 
-const PREVIEW_CHARACTERS = 200;
 /** Turns that may wait in one session: more come from a loop that went wrong. */
 const MAX_QUEUED = 1000;
 
@@ -68,7 +67,6 @@ export class TurnQueue {
     const attachments = this.#options.attachments.resolve(row.id, refs);
     driver.validateInput(input, attachments);
     const limit = timeoutMs ?? profile.agent.timeout ?? PROFILE_DEFAULTS.turnTimeout;
-    const preview = toSingleLine(input.toString('utf8'), PREVIEW_CHARACTERS);
     return database.transaction(() => {
       if (turns.countQueued(row.id) >= MAX_QUEUED) {
         throw new HoldfastError('overloaded', `Session ${row.name} has ${String(MAX_QUEUED)} turns waiting`, {
@@ -94,7 +92,6 @@ export class TurnQueue {
             turnId: turn.id,
             kind: driver.kind,
             inputBytes: input.byteLength,
-            preview,
             content,
             timeoutMs: limit,
             ...(attachments.length === 0 ? {} : { attachments }),
@@ -102,8 +99,7 @@ export class TurnQueue {
         },
       ]);
       if (row.about === null) {
-        const about = toSingleLine(preview, PROMPT_CHARACTERS);
-        sessions.change(row.id, { about }, 'first request', [{ type: 'session.updated', data: { about } }]);
+        sessions.change(row.id, { about: firstLine(input, PROMPT_CHARACTERS) }, 'first request');
       }
       return turns.getOrThrow(turn.id);
     });
@@ -157,11 +153,10 @@ export class TurnQueue {
     const attachments =
       refs === undefined ? turn.attachments : this.#options.attachments.resolve(turn.sessionId, refs);
     driverFor(profileOf(turn).agent).validateInput(input, attachments);
-    const preview = toSingleLine(input.toString('utf8'), PREVIEW_CHARACTERS);
     return database.transaction(() => {
       const content = turns.replaceInput(turn, input, attachments);
       this.#options.attachments.markNamed(turn.sessionId, attachments);
-      const edited = { turnId, inputBytes: input.byteLength, preview, content };
+      const edited = { turnId, inputBytes: input.byteLength, content };
       const data = attachments.length === 0 ? edited : { ...edited, attachments };
       events.append(turn.sessionId, [{ type: 'turn.edited', data }]);
       return turns.getOrThrow(turnId);

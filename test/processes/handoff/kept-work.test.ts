@@ -203,16 +203,15 @@ test('a handoff that could be recorded says so', async () => {
 });
 
 test('the message is proposed from the newest prompts of a long conversation', async () => {
-  const { repository, connection, events, row } = await prepared();
+  const { repository, connection, events, contents, row } = await prepared();
   for (let n = 0; n < 45; n += 1) {
-    const preview = `prompt ${n}`;
+    const content = contents.insert(row.id, Buffer.from(`prompt ${n}`));
     const queued = {
       turnId: turnId(n),
       kind: 'command' as const,
-      inputBytes: 9,
+      inputBytes: content.bytes,
       timeoutMs: 1000,
-      preview,
-      content: null,
+      content,
     };
     events.append(row.id, [{ type: 'turn.queued', data: queued }]);
   }

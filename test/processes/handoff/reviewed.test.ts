@@ -122,25 +122,22 @@ test('a decision between planning and writing keeps the review open', async () =
 });
 
 test('the message of the commit is the prompt as it was edited', async () => {
-  const { repository, connection, events, row } = await prepared();
+  const { repository, connection, events, contents, row } = await prepared();
   const turnId = 'turn-aaaaaaaaaaaaaaaa';
-  const content = { sha256: '0'.repeat(64), bytes: 4, mediaType: 'text/plain' };
-  const queued = {
-    turnId,
-    kind: 'command',
-    inputBytes: 4,
-    preview: 'Mend it',
-    content,
-    timeoutMs: 1,
-  } as const;
-  const other = { ...queued, turnId: 'turn-bbbbbbbbbbbbbbbb', preview: 'Test it' };
-  const edited = { turnId, inputBytes: 4, content };
+  const prompt = (text: string) => {
+    const content = contents.insert(row.id, Buffer.from(text));
+    return { inputBytes: content.bytes, content };
+  };
+  const queued = { turnId, kind: 'command', timeoutMs: 1 } as const;
+  const old = { ...queued, inputBytes: 4, content: null };
   events.append(row.id, [
-    { type: 'turn.queued', data: queued },
-    { type: 'turn.queued', data: other },
-    { type: 'turn.edited', data: { ...edited, preview: 'Mend all' } },
-    { type: 'turn.edited', data: { ...edited, preview: 'Mend the parser' } },
+    { type: 'turn.queued', data: { ...queued, ...prompt('Mend it') } },
+    { type: 'turn.queued', data: { ...queued, ...prompt('Test it'), turnId: 'turn-bbbbbbbbbbbbbbbb' } },
+    // As earlier versions stored it.
+    { type: 'turn.queued', data: { ...old, preview: 'An old one', turnId: 'turn-cccccccccccccccc' } },
+    { type: 'turn.edited', data: { turnId, ...prompt('Mend all') } },
+    { type: 'turn.edited', data: { turnId, ...prompt('Mend\n  the parser') } },
   ]);
   const { plan } = await handOff(connection, repository.folder, { to: 'branch' });
-  expect(plan.begun.prompts).toEqual(['Mend the parser', 'Test it']);
+  expect(plan.begun.prompts).toEqual(['Mend the parser', 'Test it', 'An old one']);
 });

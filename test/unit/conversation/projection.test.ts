@@ -13,6 +13,7 @@ import {
   sessionRow,
   temporaryDatabase,
   temporaryHome,
+  turnId,
 } from '../../fixtures/store/temporary-home.ts';
 import { soakCount } from '../../setup/run-length.ts';
 
@@ -36,7 +37,8 @@ function inOrder<T extends ProjectedItem>(items: readonly T[]): T[] {
 }
 
 function withoutText({ text: _text, cut: _cut, ...item }: ConversationItem): ProjectedItem {
-  return item;
+  // Readers take the beginning of a prompt from its content.
+  return item.type === 'prompt' ? { ...item, preview: '' } : item;
 }
 
 test(`what is stored, what a reader was sent and what the events say are the same (seed ${SEED})`, async () => {
@@ -147,7 +149,7 @@ test('a page of items as large as items can be fits into a message', async () =>
   events.append(session, [
     {
       type: 'turn.queued',
-      data: { turnId, kind: 'command', inputBytes: 300_000, preview: '', content, timeoutMs: 1 },
+      data: { turnId, kind: 'command', inputBytes: 300_000, content, timeoutMs: 1 },
     },
     {
       type: 'turn.ended',
@@ -164,6 +166,34 @@ test('a page of items as large as items can be fits into a message', async () =>
   ]);
   expect(seq).toBe(2);
   expect(Buffer.byteLength(JSON.stringify(items))).toBeLessThan(FRAME_LIMITS.lineBytes - 1000);
+});
+
+test('the beginning of a prompt is read from its content, and taken from an old event where there is none', async () => {
+  const home = temporaryHome();
+  const { reader, sessions, contents, events } = conversationObjects(home, temporaryDatabase(home));
+  const session = sessionId(0);
+  sessions.insert(sessionRow(0));
+  const queued = { kind: 'command', timeoutMs: 1 } as const;
+  const add = (n: number, bytes: Uint8Array) => {
+    const content = contents.insert(session, bytes);
+    const data = { ...queued, turnId: turnId(n), inputBytes: content.bytes, content };
+    events.append(session, [{ type: 'turn.queued', data }]);
+    return content;
+  };
+  add(0, Buffer.from(`fix\n the  parser ${'ä'.repeat(40_000)}`));
+  add(1, Buffer.from('print'));
+  const content = contents.insert(session, Buffer.from('mend the printer'));
+  const edited = { turnId: turnId(1), inputBytes: content.bytes, content };
+  events.append(session, [{ type: 'turn.edited', data: edited }]);
+  add(2, Buffer.from([0xff, ...Buffer.from(' not text')]));
+  const old = { ...queued, turnId: turnId(3), inputBytes: 3, preview: 'ask', content: null };
+  events.append(session, [{ type: 'turn.queued', data: old }]);
+  const previews = async () =>
+    (await reader.page(session, {})).queued.map((item) => (item.type === 'prompt' ? item.preview : null));
+  const first = `fix the parser ${'ä'.repeat(184)}…`;
+  expect(await previews()).toEqual([first, 'mend the printer', '\ufffd not text', 'ask']);
+  contents.removeAll(session, 1);
+  expect(await previews()).toEqual(['', '', '', 'ask']);
 });
 
 test('a check that ended is a mark, and its output is what it has', () => {

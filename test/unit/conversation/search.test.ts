@@ -61,7 +61,6 @@ test('of an edited prompt only the new words are found', async () => {
   const prompt = (text: string) => ({
     turnId: TURN,
     inputBytes: text.length,
-    preview: text,
     content: contents.insert(session, Buffer.from(text)),
   });
   events.append(session, [

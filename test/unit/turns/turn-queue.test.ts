@@ -102,17 +102,25 @@ describe('a client that waits for a turn', () => {
   });
 });
 
-test('a prompt is a content of its session; the event names it and has no more of it than a preview', async () => {
+test('prompts are contents of their session: events name them and have none of their text', async () => {
   const { queue, events, contents, rows } = given();
-  const prompt = Buffer.from(`fix the parser ${'x'.repeat(300)} the end of it`);
+  const prompt = Buffer.from(`fix the parser\n\n ${'x'.repeat(300)} the end of it`);
   const { id } = queue.enqueue(rows.find(SESSION), PROFILE, prompt, undefined);
-  const [event] = events.newest(SESSION, 'turn.queued', 1);
+  const better = Buffer.from('mend the printer');
+  queue.edit(id, better, undefined);
+  const written = events.read(SESSION);
+  expect(written.map(({ type }) => type)).toEqual(['turn.queued', 'turn.edited']);
+  for (const word of ['parser', 'xxx', 'the end', 'printer'])
+    expect(JSON.stringify(written)).not.toContain(word);
   const sha256 = hash('sha256', prompt);
-  expect(event?.data).toMatchObject({ turnId: id, content: { sha256, bytes: prompt.length } });
-  expect(JSON.stringify(event)).not.toContain('the end of it');
+  expect(written.map(({ data }) => data)).toMatchObject([
+    { turnId: id, content: { sha256, bytes: prompt.length } },
+    { turnId: id, content: { sha256: hash('sha256', better), bytes: better.length } },
+  ]);
+  expect(rows.find(SESSION).about).toBe(`fix the parser ${'x'.repeat(64)}…`);
   expect(contents.read(SESSION, sha256, 0, 1000).part.equals(prompt)).toBe(true);
   expect(await verifyHistory(events, contents, SESSION)).toMatchObject({
     ok: true,
-    contents: { intact: 1, damaged: [] },
+    contents: { intact: 2, damaged: [] },
   });
 });
