@@ -1,8 +1,8 @@
 import { HoldfastError } from '../protocol/errors.ts';
+import { type TurnKind, inputOfKind } from '../protocol/turn-kinds.ts';
 import type { CliIo } from './io.ts';
 import { findJsonError } from './render/json.ts';
 import { formatSize } from './render/quantity.ts';
-import type { AgentKind } from './turn-output.ts';
 
 /** Maximum payload of one protocol message. */
 const MAX_INPUT_BYTES = 4 * 2 ** 20;
@@ -30,8 +30,8 @@ function checked(input: Buffer): Buffer {
 }
 
 /** Checks that the input of a handler is JSON. The error names the position and shows how to quote for the shell. */
-export function validateInput(input: Buffer, kind: AgentKind | undefined, program: string): void {
-  if (kind !== 'handler') return;
+export function validateInput(input: Buffer, kind: TurnKind | undefined, program: string): void {
+  if (inputOfKind(kind) !== 'json') return;
   const problem = findJsonError(input.toString('utf8'));
   if (problem === undefined) return;
   throw new HoldfastError('invalid_params', 'The input is not valid JSON', {

@@ -1,5 +1,6 @@
 import { StringDecoder } from 'node:string_decoder';
 import type { Turn } from '../protocol/entities.ts';
+import { type Runner, TURN_KINDS, type TurnKind, findTurnKind } from '../protocol/turn-kinds.ts';
 import type { Context } from './context.ts';
 import { sanitizeLines } from './render/text.ts';
 
@@ -16,10 +17,8 @@ export interface TurnSinks {
 /** With --json, output of a command beyond this is dropped, and the document says so (`outputTruncated`). */
 export const COLLECTED_BYTES = 8 * 2 ** 20;
 
-export type AgentKind = 'handler' | 'command' | 'acp';
-
-export function createSinks(context: Context, kind: AgentKind): TurnSinks {
-  if (kind === 'handler') return handlerSinks(context);
+export function createSinks(context: Context, runs: Runner): TurnSinks {
+  if (runs === 'worker') return handlerSinks(context);
   return context.json ? collectingSinks(context) : commandSinks(context);
 }
 
@@ -81,13 +80,13 @@ function handlerSinks(context: Context): TurnSinks {
 }
 
 /** The kind of agent of a profile; undefined if the profile is not deployed. */
-export async function fetchAgentKind(context: Context, profile: string): Promise<AgentKind | undefined> {
+export async function fetchAgentKind(context: Context, profile: string): Promise<TurnKind | undefined> {
   const { profiles } = await context.call('profile/list', {});
-  const protocol = profiles.find((one) => one.name === profile)?.agent.protocol;
-  return protocol === 'handler' || protocol === 'command' || protocol === 'acp' ? protocol : undefined;
+  return findTurnKind(profiles.find((one) => one.name === profile)?.agent.protocol);
 }
 
-/** Infers the kind of an agent whose profile was deleted from the output of its turn. */
-export function inferAgentKind(turn: Turn): AgentKind {
-  return turn.worker !== null || turn.bytes.result > 0 || turn.output !== null ? 'handler' : 'command';
+/** How a turn of a kind runs. Of an agent whose profile was deleted, the output of its turn says so. */
+export function runnerOf(kind: TurnKind | undefined, turn: Turn): Runner {
+  if (kind !== undefined) return TURN_KINDS[kind].runs;
+  return turn.worker !== null || turn.bytes.result > 0 || turn.output !== null ? 'worker' : 'program';
 }

@@ -2,12 +2,13 @@ import { StringDecoder } from 'node:string_decoder';
 import { errorFromWire } from '../protocol/error-data.ts';
 import { HoldfastError } from '../protocol/errors.ts';
 import type { Turn, TurnStatus } from '../protocol/entities.ts';
+import type { Runner } from '../protocol/turn-kinds.ts';
 import type { Context } from './context.ts';
 import { EXIT, describeFailure, colorFailure, withNames } from './failure.ts';
 import { pullOutput } from './follow-turn.ts';
 import { formatJson, escapeJsonText } from './render/json.ts';
 import { sanitizeLines } from './render/text.ts';
-import type { AgentKind, TurnSinks } from './turn-output.ts';
+import type { TurnSinks } from './turn-output.ts';
 
 export function exitCodeOfTurn(status: TurnStatus): number {
   switch (status) {
@@ -47,15 +48,16 @@ export function turnJson(turn: Turn, output: unknown, truncated: boolean): Recor
 export async function printResult(
   context: Context,
   turn: Turn,
-  kind: AgentKind,
+  runs: Runner,
   sinks: Pick<TurnSinks, 'collected'>,
   more: Readonly<Record<string, unknown>> = {},
 ): Promise<number> {
+  const returnsValue = runs === 'worker';
   if (context.json) {
     const collected = sinks.collected();
-    const output = kind === 'handler' ? await handlerOutput(context, turn) : (collected?.text ?? null);
+    const output = returnsValue ? await handlerOutput(context, turn) : (collected?.text ?? null);
     await context.printJson({ ...turnJson(turn, output, collected?.truncated === true), ...more });
-  } else if (kind === 'handler' && turn.status === 'succeeded') {
+  } else if (returnsValue && turn.status === 'succeeded') {
     if (turn.outputArtifact) await printLargeResult(context, turn);
     else await context.print(formatJson(turn.output));
   }

@@ -18,6 +18,7 @@ import { ErrorDataSchema } from './error-data.ts';
 import { HomeIdSchema, SessionIdSchema, SnapshotIdSchema, TerminalIdSchema } from './ids.ts';
 import { REVIEW_COMMENT_EVENTS } from './review-comments.ts';
 import { SnapshotReasonSchema } from './snapshots.ts';
+import { TurnKindSchema } from './turn-kinds.ts';
 
 /** The first output of a turn (all streams together), up to this size, is stored in the database, and the rest in a file. */
 export const INLINE_OUTPUT_BYTES = 32 * 1024;
@@ -97,7 +98,7 @@ export const EVENT_SCHEMAS = {
 
   'turn.queued': z.object({
     turnId: TurnIdSchema,
-    kind: z.enum(['handler', 'command', 'acp']),
+    kind: TurnKindSchema,
     inputBytes: bytes,
     /** The beginning of the input, in events of earlier versions only. */
     preview: z.string().optional(),

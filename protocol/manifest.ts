@@ -12,6 +12,7 @@ import {
 } from './ids.ts';
 import { OpenPortsSchema } from './open-ports.ts';
 import { ReviewIdSchema } from './review.ts';
+import { TurnKindSchema } from './turn-kinds.ts';
 
 /** Characters of an envelope in a file. */
 export const ENVELOPE_CHARACTERS = 2 ** 20;
@@ -144,7 +145,7 @@ export const ManifestSchema = z.object({
       .array(
         z.object({
           id: TurnIdSchema,
-          kind: z.enum(['handler', 'command', 'acp']),
+          kind: TurnKindSchema,
           at: time,
           prompt: z.object({ sha256: hash, bytes: count }).nullable(),
           status: z.string().max(50).nullable(),

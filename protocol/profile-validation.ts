@@ -2,8 +2,9 @@ import { OWN_HOME } from './agent-config.ts';
 import { repeatedCredentials } from './credentials.ts';
 import { HOST_MACHINE, type HostPattern, isLoopback, parseHostPattern } from './egress.ts';
 import { looksLikeKey } from './key-hint.ts';
-import { type Profile, seedOf } from './profile.ts';
+import { type Profile, presetOf, seedOf } from './profile.ts';
 import { resumeScriptOf } from './setup.ts';
+import { protocolsThatRun, runsAs } from './turn-kinds.ts';
 
 /** A value that matches the schema but with which no sandbox can start. */
 export interface StartProblem {
@@ -43,8 +44,8 @@ export function findStartProblems(profile: Profile): StartProblem[] {
   if (limits?.cpus !== undefined && limits.cpus < MIN_CPUS)
     report(['limits', 'cpus'], `a sandbox needs at least ${MIN_CPUS} of a processor`);
   for (const name of ['tokens', 'cost'] as const) {
-    if (limits?.[name] !== undefined && agent.protocol !== 'acp')
-      report(['limits', name], 'only an agent with `protocol: acp` reports what it uses');
+    if (limits?.[name] !== undefined && !runsAs(agent, 'conversation'))
+      report(['limits', name], `only an agent with ${protocolsThatRun('conversation')} reports what it uses`);
   }
   const sizes: readonly (readonly [readonly string[], number | undefined])[] = [
     [['limits', 'memory'], limits?.memory],
@@ -66,14 +67,14 @@ export function findStartProblems(profile: Profile): StartProblem[] {
   const texts: (readonly [readonly string[], string])[] = Object.entries(checks ?? {}).map(
     ([name, command]) => [['checks', name], command],
   );
-  if (agent.protocol !== 'handler')
+  if ('command' in agent)
     texts.push(
       ...agent.command.map((word, at): readonly [readonly string[], string] => [
         ['agent', 'command', String(at)],
         word,
       ]),
     );
-  if (agent.config === OWN_HOME && (agent.protocol === 'handler' || agent.preset === undefined))
+  if (agent.config === OWN_HOME && presetOf(agent) === null)
     report(
       ['agent', 'config'],
       '`~` needs a `preset`, which says what in your HOME is configuration; or name a folder of the project',

@@ -3,11 +3,19 @@ import { AGENT_HOME_FIELDS } from './agent-home.ts';
 import { ToolKindSchema } from './agent-events.ts';
 import { CredentialSchema, MAX_CREDENTIALS } from './credentials.ts';
 import { EgressRuleSchema } from './egress.ts';
-import { PRESET_NAMES } from './presets/names.ts';
+import { PRESET_NAMES, type PresetName } from './presets/names.ts';
 import { ProfileNameSchema } from './profile-name.ts';
 import { SecretNameSchema } from './secret-name.ts';
 import { DevcontainerSchema, DockerfileSchema } from './dockerfile.ts';
 import { SetupSchema } from './setup.ts';
+import {
+  type KindsThatRun,
+  type Runner,
+  type RunnerOf,
+  TURN_KINDS,
+  TURN_KIND_NAMES,
+  type TurnKind,
+} from './turn-kinds.ts';
 import { DurationSchema, SizeSchema } from './units.ts';
 
 /**
@@ -21,38 +29,54 @@ const CommandSchema = z.array(z.string().max(32_768)).min(1).max(256);
 
 const PresetNameSchema = z.enum(PRESET_NAMES);
 
-export const AgentSchema = z.discriminatedUnion('protocol', [
-  z.strictObject({
-    protocol: z.literal('handler'),
+/** What an agent is, by how it runs. */
+const AGENT_FIELDS = {
+  worker: {
     /** Path inside the profile's directory: `agent.py`, `agent.mjs`, `agent.js`, `agent.cjs`. */
     entry: z
       .string()
       .regex(/^[^/\0][^\0]*\.(py|mjs|cjs|js)$/, 'a .py, .mjs, .cjs or .js file in the profile folder'),
-    timeout: DurationSchema.optional(),
-    ...AGENT_HOME_FIELDS,
-  }),
-  z.strictObject({
-    protocol: z.literal('command'),
+  },
+  program: {
     command: CommandSchema,
     /** How the prompt is passed: on stdin (default), or as the last argument. */
     prompt: z.enum(['stdin', 'argument']).default('stdin'),
-    timeout: DurationSchema.optional(),
     preset: PresetNameSchema.optional(),
-    ...AGENT_HOME_FIELDS,
-  }),
-  z.strictObject({
-    protocol: z.literal('acp'),
-    command: CommandSchema,
-    timeout: DurationSchema.optional(),
-    preset: PresetNameSchema.optional(),
-    ...AGENT_HOME_FIELDS,
-  }),
-]);
+  },
+  conversation: { command: CommandSchema, preset: PresetNameSchema.optional() },
+} as const satisfies Record<Runner, z.core.$ZodLooseShape>;
+
+type AgentShape<K extends TurnKind, T> = {
+  readonly protocol: z.ZodLiteral<K>;
+  readonly timeout: T;
+} & (typeof AGENT_FIELDS)[RunnerOf<K>] &
+  typeof AGENT_HOME_FIELDS;
+type AgentVariant<T> = {
+  [K in TurnKind]: AgentShape<K, T> extends infer S extends z.core.$ZodLooseShape
+    ? z.ZodObject<S, z.core.$strict>
+    : never;
+}[TurnKind];
+
+/** The schema of `agent`, a variant for each kind of turn. `timeout`: of its field, which a person writes otherwise than it is stored. */
+export function agentSchema<T extends z.ZodType>(timeout: T) {
+  const variant = (kind: TurnKind): AgentVariant<T> => {
+    const fields = AGENT_FIELDS[TURN_KINDS[kind].runs];
+    const schema = z.strictObject({ protocol: z.literal(kind), ...fields, timeout, ...AGENT_HOME_FIELDS });
+    // TypeScript does not follow that the kind decides about its fields.
+    return schema as unknown as AgentVariant<T>;
+  };
+  const [first, ...others] = TURN_KIND_NAMES;
+  return z.discriminatedUnion('protocol', [variant(first), ...others.map(variant)]);
+}
+
+export const AgentSchema = agentSchema(DurationSchema.optional());
+
+const PRESET_KINDS = TURN_KIND_NAMES.filter((kind) => TURN_KINDS[kind].presetCommand !== null);
 
 /** `agent` as a person may write it with a preset (`presets/apply.ts`), which fills in the rest. */
 export const PresetAgentSchema = z.strictObject({
   preset: PresetNameSchema,
-  protocol: z.enum(['acp', 'command']).optional(),
+  protocol: z.enum(PRESET_KINDS).optional(),
   command: CommandSchema.optional(),
   prompt: z.enum(['stdin', 'argument']).optional(),
   timeout: DurationSchema.optional(),
@@ -238,6 +262,12 @@ export function setupSecretsOf({ setup, workspace }: Pick<Profile, 'setup' | 'wo
 }
 
 export type AgentConfig = z.infer<typeof AgentSchema>;
+export type AgentThatRuns<R extends Runner> = Extract<AgentConfig, { protocol: KindsThatRun<R> }>;
+
+/** The preset that it names; null for none. */
+export function presetOf(agent: AgentConfig): PresetName | null {
+  return ('preset' in agent ? agent.preset : undefined) ?? null;
+}
 
 /** What the profile answers to an agent that asks. */
 export function permissionsOf<Given>({

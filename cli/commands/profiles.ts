@@ -3,6 +3,7 @@ import type { ConfigurationList } from '../../protocol/agent-config.ts';
 import { type DeployResult, LARGE_SEED_BYTES } from '../../protocol/deploy-result.ts';
 import type { ProfileSummary } from '../../protocol/entities.ts';
 import type { Params } from '../../protocol/methods.ts';
+import { inputOfKind } from '../../protocol/turn-kinds.ts';
 import { confirmDeletion } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { newOpId } from '../op-id.ts';
@@ -166,7 +167,7 @@ function agentLine({ agent }: ProfileSummary): string {
 }
 
 function exampleInput(profile: ProfileSummary): string {
-  return profile.agent.protocol === 'handler' ? quoteForShell('{}') : `'…'`;
+  return inputOfKind(profile.agent.protocol) === 'json' ? quoteForShell('{}') : `'…'`;
 }
 
 async function confirmUndeploy(context: Context, name: string): Promise<void> {

@@ -2,6 +2,7 @@ import type { AttachmentRef } from '../../protocol/attachments.ts';
 import type { Session, Turn } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Params } from '../../protocol/methods.ts';
+import { type TurnKind, inputOfKind } from '../../protocol/turn-kinds.ts';
 import { attach, collected, readAttachments, uploadAttachments } from '../attachments.ts';
 import type { LocalAttachment } from '../attachments.ts';
 import type { Context } from '../context.ts';
@@ -15,8 +16,7 @@ import { newOpId } from '../op-id.ts';
 import type { Registry } from '../registry.ts';
 import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
 import { validateInput, readInput } from '../turn-input.ts';
-import { fetchAgentKind, inferAgentKind, createSinks } from '../turn-output.ts';
-import type { AgentKind } from '../turn-output.ts';
+import { createSinks, fetchAgentKind, runnerOf } from '../turn-output.ts';
 import { printResult, turnJson } from '../turn-result.ts';
 
 interface PromptOptions {
@@ -268,7 +268,7 @@ async function noteStays(context: Context, session: string): Promise<void> {
 }
 
 interface TurnOptions {
-  readonly kind: AgentKind | undefined;
+  readonly kind: TurnKind | undefined;
   readonly input: Buffer;
   readonly attachments?: readonly AttachmentRef[];
   readonly where: Where;
@@ -293,11 +293,12 @@ async function runTurn(context: Context, options: TurnOptions): Promise<number |
       );
     }
     // The kind is unknown if the profile was deployed after the query above; infer it from the turn's output.
-    if (options.kind === 'acp') return await showAgentTurn(context, turn, undefined, options.onEnded);
-    const sinks = createSinks(context, options.kind ?? inferAgentKind(turn));
+    if (runnerOf(options.kind, turn) === 'conversation')
+      return await showAgentTurn(context, turn, undefined, options.onEnded);
+    const sinks = createSinks(context, runnerOf(options.kind, turn));
     const ended = await followTurn(context, turn.turnId, sinks);
     const more = await options.onEnded?.(ended);
-    return await printResult(context, ended, options.kind ?? inferAgentKind(ended), sinks, more);
+    return await printResult(context, ended, runnerOf(options.kind, ended), sinks, more);
   } finally {
     interrupts.release();
   }
@@ -309,7 +310,7 @@ async function startTurn(context: Context, options: TurnOptions): Promise<{ turn
     ...where,
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
     // Raw bytes carry the input exactly as typed, without rounding numbers. Empty input needs the field instead.
-    ...(input.length === 0 && kind !== 'handler' ? { prompt: '' } : {}),
+    ...(input.length === 0 && inputOfKind(kind) === 'prompt' ? { prompt: '' } : {}),
     ...(attachments.length === 0 ? {} : { attachments: [...attachments] }),
     opId: newOpId(),
   };

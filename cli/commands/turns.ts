@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import type { Turn } from '../../protocol/entities.ts';
 import { errorFromWire } from '../../protocol/error-data.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import type { TurnKind } from '../../protocol/turn-kinds.ts';
 import { attach, collected } from '../attachments.ts';
 import type { Context } from '../context.ts';
 import { showAgentTurn } from '../conversation/agent-turn.ts';
@@ -16,8 +17,7 @@ import { formatTurnSnapshot } from '../render/snapshot.ts';
 import { formatFields, formatTable } from '../render/table.ts';
 import { sanitizeLine, sanitizeLines } from '../render/text.ts';
 import { readInput } from '../turn-input.ts';
-import { fetchAgentKind, inferAgentKind, createSinks } from '../turn-output.ts';
-import type { AgentKind } from '../turn-output.ts';
+import { createSinks, fetchAgentKind, runnerOf } from '../turn-output.ts';
 import { printResult } from '../turn-result.ts';
 
 export function registerTurns(registry: Registry): void {
@@ -151,11 +151,11 @@ function registerWait(registry: Registry, group: Command): void {
       options.timeout === undefined ? undefined : setTimeout(() => timedOut.abort(), options.timeout);
     try {
       const { turn } = await context.client().call('turn/show', { turn: turnId });
-      const kind = (await kindOf(context, turn)) ?? inferAgentKind(turn);
-      if (kind === 'acp') return await showAgentTurn(context, turn, timedOut.signal);
-      const sinks = createSinks(context, kind);
+      const runs = runnerOf(await kindOf(context, turn), turn);
+      if (runs === 'conversation') return await showAgentTurn(context, turn, timedOut.signal);
+      const sinks = createSinks(context, runs);
       const ended = await followTurn(context, turnId, sinks, timedOut.signal);
-      return await printResult(context, ended, kind, sinks);
+      return await printResult(context, ended, runs, sinks);
     } catch (error) {
       if (!timedOut.signal.aborted) throw error;
       throw new HoldfastError('timeout', `${turnId} has not ended`, {
@@ -171,7 +171,7 @@ function registerWait(registry: Registry, group: Command): void {
 }
 
 /** Undefined if the session or its profile was deleted. The caller then infers the kind from the turn. */
-async function kindOf(context: Context, turn: Turn): Promise<AgentKind | undefined> {
+async function kindOf(context: Context, turn: Turn): Promise<TurnKind | undefined> {
   try {
     const { session } = await context.client().call('session/show', { session: turn.sessionId });
     return await fetchAgentKind(context, session.profile);

@@ -25,7 +25,7 @@ export async function showAgentTurn(
       followConversation(context, sessionId, turnId, printer, signal),
     ]);
     context.progress.end();
-    return await printResult(context, turn, 'acp', printer, await onEnded(turn));
+    return await printResult(context, turn, 'conversation', printer, await onEnded(turn));
   } finally {
     questions.close();
     context.progress.end();

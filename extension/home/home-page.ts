@@ -3,6 +3,7 @@ import { commands, workspace } from 'vscode';
 import type { Disposable, WebviewPanel } from 'vscode';
 import type { SupervisorPeer } from '../../protocol/client/connect.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { inputOfKind } from '../../protocol/turn-kinds.ts';
 import { HOME_REQUESTS, MAX_STARTS } from '../../webview/home-messages.ts';
 import type {
   HomeFile,
@@ -170,7 +171,7 @@ export class HomePage implements Disposable {
         host,
         profiles.map(({ name, agent }) => ({
           name,
-          input: agent.protocol === 'handler' ? 'json' : 'prompt',
+          input: inputOfKind(agent.protocol),
         })),
       );
       this.#showSoon();
@@ -309,7 +310,7 @@ export class HomePage implements Disposable {
 /** Before there is a session that could not use it. Errors: `invalid_params`. */
 async function checkInput(host: HostConnection, profile: string, prompt: string): Promise<void> {
   const { profiles } = await host.call('profile/list', {});
-  if (profiles.find(({ name }) => name === profile)?.agent.protocol !== 'handler') return;
+  if (inputOfKind(profiles.find(({ name }) => name === profile)?.agent.protocol) !== 'json') return;
   try {
     JSON.parse(prompt);
   } catch {

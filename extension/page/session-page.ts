@@ -4,6 +4,7 @@ import type { Disposable, WebviewPanel } from 'vscode';
 import type { Attachment, AttachmentRef } from '../../protocol/attachments.ts';
 import type { Session } from '../../protocol/entities.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
+import { inputOfKind } from '../../protocol/turn-kinds.ts';
 import { LATE_REQUESTS } from '../../webview/late-messages.ts';
 import type { LateRequests, ToLate } from '../../webview/late-messages.ts';
 import { MAX_FOUND_FILES, REQUESTS } from '../../webview/messages.ts';
@@ -139,7 +140,7 @@ export class SessionPage implements Disposable {
       await this.#options.sessions.list();
       const { profiles } = await this.#host.call('profile/list', {});
       const profile = profiles.find(({ name }) => name === this.session?.profile);
-      this.#input = profile?.agent.protocol === 'handler' ? 'json' : 'prompt';
+      this.#input = inputOfKind(profile?.agent.protocol);
       this.#showState();
     } catch {
       // It stays as it was; the next connection asks again.

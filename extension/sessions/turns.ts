@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { commands, window } from 'vscode';
 import type { Session, Turn } from '../../protocol/entities.ts';
 import { ENDED_TURN_STATUSES } from '../../protocol/entities.ts';
+import { inputOfKind } from '../../protocol/turn-kinds.ts';
 import { notifyProgress } from '../base/progress.ts';
 import type { HostConnection } from '../connection/host-connection.ts';
 import { formatCount, formatProgress } from '../base/format.ts';
@@ -25,8 +26,7 @@ export async function runTurn(
   session: Session,
   given: unknown,
 ): Promise<Turn | undefined> {
-  const isHandler = await isHandlerProfile(connection, session);
-  const text = typeof given === 'string' ? given : await ask(session, isHandler);
+  const text = typeof given === 'string' ? given : await ask(session, await takesJson(connection, session));
   if (text === undefined) return undefined;
   const { turn } = await connection.call(
     'turn/start',
@@ -57,15 +57,14 @@ export async function runTurn(
   return ended;
 }
 
-/** The input of a handler is JSON; any other agent takes a prompt. */
-async function isHandlerProfile(connection: HostConnection, { profile }: Session): Promise<boolean> {
+async function takesJson(connection: HostConnection, { profile }: Session): Promise<boolean> {
   const { profiles } = await connection.call('profile/list', {});
-  return profiles.find(({ name }) => name === profile)?.agent.protocol === 'handler';
+  return inputOfKind(profiles.find(({ name }) => name === profile)?.agent.protocol) === 'json';
 }
 
-async function ask(session: Session, isHandler: boolean): Promise<string | undefined> {
+async function ask(session: Session, isJson: boolean): Promise<string | undefined> {
   const title = `Run a turn in ${sanitize(sessionTitle(session))}`;
-  if (!isHandler)
+  if (!isJson)
     return window.showInputBox({ title, prompt: 'What should the agent do?', ignoreFocusOut: true });
   return window.showInputBox({
     title,

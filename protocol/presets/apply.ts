@@ -2,9 +2,12 @@ import { permissionsOf } from '../profile.ts';
 import { PRESETS } from './index.ts';
 import type { Preset } from './preset.ts';
 import { isPresetName, PRESET_NAMES } from './names.ts';
+import { TURN_KINDS, type TurnKind, findTurnKind } from '../turn-kinds.ts';
 
 /** How a preset runs its agent if the profile does not say: as a conversation. */
-const USUAL_PROTOCOL = 'acp';
+const USUAL_PROTOCOL: TurnKind = 'acp';
+/** The validation reports its name. */
+const UNKNOWN_KIND = { runs: null, presetCommand: null };
 
 /**
  * Fills in what `agent.preset` stands for. Takes and returns the content of `holdfast.yaml` before it is validated: own
@@ -18,14 +21,12 @@ export function applyPreset(value: unknown): unknown {
   // With an unknown name, that name is what has to be reported, and not what is missing without it.
   const preset = PRESETS[isPresetName(name) ? name : PRESET_NAMES[0]];
   const { protocol = USUAL_PROTOCOL } = agent;
-  const usual =
-    protocol === 'acp'
-      ? { command: preset.acp }
-      : protocol === 'command'
-        ? { command: preset.command, prompt: 'argument' }
-        : {};
+  const kind = findTurnKind(protocol);
+  const { runs, presetCommand } = kind === undefined ? UNKNOWN_KIND : TURN_KINDS[kind];
+  const prompt = runs === 'program' ? { prompt: 'argument' } : {};
+  const usual = presetCommand === null ? {} : { command: preset[presetCommand], ...prompt };
   // A command of one's own gets its prompt in its own way.
-  const asking = protocol === 'acp' ? preset.asking?.[asks(value) ? 'ask' : 'allow'] : {};
+  const asking = runs === 'conversation' ? preset.asking?.[asks(value) ? 'ask' : 'allow'] : {};
   const started = agent['command'] === undefined ? usual : {};
   return {
     ...value,

@@ -1,3 +1,5 @@
+import { TURN_KINDS } from '../turn-kinds.ts';
+
 const DURATION = 'A duration such as 250ms, 30s, 5m, 1h or 30d.';
 const SIZE = 'A size such as 512MiB, 5GiB or 1GB.';
 
@@ -19,8 +21,9 @@ export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
   'devcontainer.*.path': 'The file, relative to the project.',
   'devcontainer.*.from': 'Images of this machine alone that its Dockerfile may begin with or copy from.',
   agent: 'How the agent is run.',
-  'agent.*.protocol':
-    'handler: calls a Python or Node function for each turn. command: runs a program for each turn. acp: a program that stays and answers many prompts over the Agent Client Protocol.',
+  'agent.*.protocol': Object.entries(TURN_KINDS)
+    .map(([kind, { about }]) => `${kind}: ${about}`)
+    .join(' '),
   'agent.*.entry': 'File with the handler, relative to the profile: .py, .mjs, .cjs or .js.',
   'agent.*.command': 'The program and its arguments.',
   'agent.*.prompt': 'How the prompt is passed: on stdin (default), or as the last argument.',

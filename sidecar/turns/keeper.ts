@@ -7,7 +7,7 @@ import { DirectoryWatcher, type WatchMode } from './directory-watcher.ts';
 import { type AgentPaths, launchScript, workerCommand } from './launch-script.ts';
 import { RunDirectory } from './run-directory.ts';
 import { REQUESTS } from './runner-requests.ts';
-import { ABSENT_TURN, Turn, type TurnKind } from './turn.ts';
+import { ABSENT_TURN, Turn } from './turn.ts';
 import { sweepAgent } from './sweep.ts';
 import { type Stream, TurnFiles } from './turn-files.ts';
 import { delay, nextChange } from './wait.ts';
@@ -212,7 +212,7 @@ export class Turns {
     return this.#adopt(turnId, kind === 'handler' ? 'handler' : 'command', tmp === 'tmp', files);
   }
 
-  #adopt(id: string, kind: TurnKind, freshTmp: boolean, files: TurnFiles): Turn {
+  #adopt(id: string, kind: TurnLaunch['kind'], freshTmp: boolean, files: TurnFiles): Turn {
     const changes = new DirectoryWatcher(files.directory, (mode) => {
       this.#mode = mode;
     });

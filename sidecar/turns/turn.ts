@@ -1,10 +1,8 @@
 import { z } from 'zod';
-import { type Limit, LimitSchema, type TurnProgress } from '../wire.ts';
+import { type Limit, LimitSchema, type TurnLaunch, type TurnProgress } from '../wire.ts';
 import type { DirectoryWatcher } from './directory-watcher.ts';
 import type { RunDirectory } from './run-directory.ts';
 import type { TurnFiles } from './turn-files.ts';
-
-export type TurnKind = 'command' | 'handler';
 
 const WorkerSchema = z.object({
   id: z.string().regex(/^w-[a-z0-9]{1,38}$/),
@@ -40,7 +38,7 @@ export const ABSENT_TURN: TurnProgress = {
 /** One turn, read from its directory. */
 export class Turn {
   readonly id: string;
-  readonly kind: TurnKind;
+  readonly kind: TurnLaunch['kind'];
   readonly freshTmp: boolean;
   readonly files: TurnFiles;
   readonly watcher: DirectoryWatcher;
@@ -55,7 +53,7 @@ export class Turn {
 
   constructor(options: {
     readonly id: string;
-    readonly kind: TurnKind;
+    readonly kind: TurnLaunch['kind'];
     readonly freshTmp: boolean;
     readonly files: TurnFiles;
     readonly changes: DirectoryWatcher;

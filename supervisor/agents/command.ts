@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { AgentConfig, Profile } from '../../protocol/profile.ts';
+import type { AgentThatRuns, Profile } from '../../protocol/profile.ts';
 import { addLimits } from './limits.ts';
 import { withPaths } from './prompt-files.ts';
 import { type ProgramDriver, turnError } from './driver.ts';
@@ -11,8 +11,9 @@ const ARGUMENT_BYTES = 128 * 1024 - 1;
 const ANY_TURN = 'turn-aaaaaaaaaaaaaaaa';
 
 /** Runs any program: the prompt is its stdin or its last argument, and its exit code is the outcome. */
-export const commandDriver = (config: Extract<AgentConfig, { protocol: 'command' }>): ProgramDriver => ({
-  kind: 'command',
+export const commandDriver = (config: AgentThatRuns<'program'>): ProgramDriver => ({
+  kind: config.protocol,
+  runs: 'program',
 
   validateInput(given, attachments): void {
     if (config.prompt !== 'argument') return;

@@ -3,6 +3,7 @@ import type { TurnStatus } from '../../protocol/entities.ts';
 import type { ErrorCode, ErrorData } from '../../protocol/errors.ts';
 import type { TurnError } from '../../protocol/events.ts';
 import type { Profile } from '../../protocol/profile.ts';
+import type { TurnKind } from '../../protocol/turn-kinds.ts';
 import type { TurnLaunch, TurnProgress } from '../../sidecar/wire.ts';
 import type { SessionRow } from '../store/sessions.ts';
 
@@ -25,7 +26,8 @@ export interface LaunchRequest {
 
 /** One way to run an agent that is a program for each turn: how a request becomes a launch, and what its exit means. */
 export interface ProgramDriver {
-  readonly kind: 'handler' | 'command';
+  readonly kind: TurnKind;
+  readonly runs: 'worker' | 'program';
   /** Errors: `invalid_params` for input that this agent cannot take. Called before the turn is queued. */
   validateInput(input: Buffer, attachments: readonly Attachment[]): void;
   launch(request: LaunchRequest, row: SessionRow, profile: Profile): { launch: TurnLaunch; input: Buffer };
@@ -35,7 +37,8 @@ export interface ProgramDriver {
 
 /** An agent that stays and takes prompts: `acp/` has the conversation. */
 export interface PromptDriver {
-  readonly kind: 'acp';
+  readonly kind: TurnKind;
+  readonly runs: 'conversation';
   readonly command: readonly string[];
   /** Errors: `invalid_params`. */
   validateInput(input: Buffer, attachments: readonly Attachment[]): void;

@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { AgentConfig } from '../../protocol/profile.ts';
+import { runsAs } from '../../protocol/turn-kinds.ts';
 import { commandDriver } from './command.ts';
 import { handlerDriver } from './handler.ts';
 import type { AgentDriver } from './driver.ts';
@@ -15,12 +16,7 @@ function requireText(input: Buffer): void {
 }
 
 export function driverFor(agent: AgentConfig): AgentDriver {
-  switch (agent.protocol) {
-    case 'handler':
-      return handlerDriver(agent);
-    case 'command':
-      return commandDriver(agent);
-    case 'acp':
-      return { kind: 'acp', command: agent.command, validateInput: requireText };
-  }
+  if (runsAs(agent, 'worker')) return handlerDriver(agent);
+  if (runsAs(agent, 'program')) return commandDriver(agent);
+  return { kind: agent.protocol, runs: 'conversation', command: agent.command, validateInput: requireText };
 }

@@ -1,5 +1,5 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { AgentConfig, Profile } from '../../protocol/profile.ts';
+import type { AgentThatRuns, Profile } from '../../protocol/profile.ts';
 import { type HandlerResult, HandlerResultSchema } from '../../sidecar/wire.ts';
 import { addLimits } from './limits.ts';
 import { nameOf, pathInSandbox } from './prompt-files.ts';
@@ -11,8 +11,9 @@ const TRACEBACK_CHARACTERS = 32_000;
 const NAME_CHARACTERS = 200;
 
 /** A file with `handler(input)`: JSON in, JSON out, in a warm worker that keeps its memory from turn to turn. */
-export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler' }>): ProgramDriver => ({
-  kind: 'handler',
+export const handlerDriver = (config: AgentThatRuns<'worker'>): ProgramDriver => ({
+  kind: config.protocol,
+  runs: 'worker',
 
   validateInput(input, attachments): void {
     try {

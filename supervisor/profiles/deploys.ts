@@ -8,7 +8,7 @@ import { type DeployResult, DeployResultSchema, type IgnoredFiles } from '../../
 import { HoldfastError } from '../../protocol/errors.ts';
 import { parsePath } from '../../protocol/paths.ts';
 import { findProfileWarnings } from '../../protocol/profile-validation.ts';
-import { type Profile, type Seed, seedOf } from '../../protocol/profile.ts';
+import { type Profile, type Seed, presetOf, seedOf } from '../../protocol/profile.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { KeyedMutex } from '../base/keyed-mutex.ts';
 import { syncDirectory } from '../store/home.ts';
@@ -257,8 +257,7 @@ export class Deploys {
       this.#cancelUndeploys(row.name);
       profiles.upsert(row);
       const profile = summarize(row, sessions.sessionsOf(row.name).length);
-      const { agent } = row.config;
-      const preset = agent.protocol === 'handler' ? null : (agent.preset ?? null);
+      const preset = presetOf(row.config.agent);
       const warnings = [...how.warnings, ...this.#warnings(row.config)];
       const answer = { profile, ...how, preset, warnings, configuration: null };
       operations.finish(operation, answer);

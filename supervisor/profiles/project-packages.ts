@@ -1,5 +1,5 @@
 import { PRESETS } from '../../protocol/presets/index.ts';
-import type { Profile } from '../../protocol/profile.ts';
+import { type Profile, presetOf } from '../../protocol/profile.ts';
 import { findPackages } from '../../project/packages.ts';
 
 /**
@@ -12,10 +12,7 @@ export async function withProjectPackages(
 ): Promise<{ readonly profile: Profile; readonly notes: readonly string[] }> {
   const { agent, setup } = profile;
   if (setup?.packages !== 'auto') return { profile, notes: [] };
-  const preset = 'preset' in agent ? agent.preset : undefined;
-  const { packages, notes } = await findPackages(
-    folder,
-    preset === undefined ? [] : PRESETS[preset].packages,
-  );
+  const preset = presetOf(agent);
+  const { packages, notes } = await findPackages(folder, preset === null ? [] : PRESETS[preset].packages);
   return { profile: { ...profile, setup: { ...setup, packages } }, notes };
 }

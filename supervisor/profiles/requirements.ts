@@ -41,7 +41,7 @@ export async function requireEngine(engine: Engine, profile: Profile): Promise<v
 
 /** Checks that the handler's file is part of the code. Errors: `profile_invalid`. */
 export function requireEntry({ agent }: Profile, code: WrittenTree): void {
-  if (agent.protocol !== 'handler' || code.hasFile(agent.entry)) return;
+  if (!('entry' in agent) || code.hasFile(agent.entry)) return;
   throw new HoldfastError('profile_invalid', `The entry ${agent.entry} is not in the project`, {
     why: 'no regular file has that name, or an ignore file excludes it',
     next: 'correct `agent.entry` in holdfast.yaml, or create the file',

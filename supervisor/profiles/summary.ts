@@ -20,11 +20,8 @@ export function summarize(row: NewProfileRow, sessions: number): ProfileSummary 
 }
 
 function agentOf(agent: AgentConfig): ProfileSummary['agent'] {
-  switch (agent.protocol) {
-    case 'handler':
-      return { protocol: agent.protocol, entry: agent.entry, command: null };
-    case 'command':
-    case 'acp':
-      return { protocol: agent.protocol, entry: null, command: agent.command };
-  }
+  const { protocol } = agent;
+  return 'entry' in agent
+    ? { protocol, entry: agent.entry, command: null }
+    : { protocol, entry: null, command: agent.command };
 }

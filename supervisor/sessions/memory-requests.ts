@@ -4,6 +4,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { EventData } from '../../protocol/events.ts';
 import { MEMORY_BYTES } from '../../protocol/memory.ts';
 import type { Memory } from '../../protocol/memory.ts';
+import { protocolsThatRun, runsAs } from '../../protocol/turn-kinds.ts';
 import type { SessionMemory } from '../conversation/session-memory.ts';
 import type { Contents } from '../history/contents.ts';
 import type { EventLog } from '../history/event-log.ts';
@@ -62,9 +63,9 @@ export class MemoryRequests {
     signal: AbortSignal,
   ): Promise<RequestedMemory> {
     const { memory, requests, queue, profiles, events, now } = this.#options;
-    if (profiles.get(profile)?.config.agent.protocol !== 'acp') {
+    if (!runsAs(profiles.get(profile)?.config.agent, 'conversation')) {
       throw new HoldfastError('not_supported', `The agent of ${name} cannot be asked for a memory`, {
-        why: 'only agents with `protocol: acp` take prompts of that kind',
+        why: `only agents with ${protocolsThatRun('conversation')} take prompts of that kind`,
         next: 'write one with `holdfast memory set`',
       });
     }

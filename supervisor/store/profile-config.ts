@@ -1,19 +1,14 @@
 import { z } from 'zod';
 import { StoredCredentialSchema } from '../../protocol/credentials.ts';
-import { AgentSchema, ProfileSchema } from '../../protocol/profile.ts';
+import { ProfileSchema, agentSchema } from '../../protocol/profile.ts';
 import type { Profile } from '../../protocol/profile.ts';
 
 const ms = z.number().nonnegative().optional();
 const bytes = z.number().nonnegative().optional();
-const [handler, command, acp] = AgentSchema.options;
 
 /** A profile as it is stored: durations in ms and sizes in bytes where a person writes `5m` or `2GiB`. */
 export const StoredProfileSchema = ProfileSchema.extend({
-  agent: z.discriminatedUnion('protocol', [
-    handler.extend({ timeout: ms }),
-    command.extend({ timeout: ms }),
-    acp.extend({ timeout: ms }),
-  ]),
+  agent: agentSchema(ms),
   workspace: ProfileSchema.shape.workspace.unwrap().extend({ limit: bytes }).optional(),
   setup: ProfileSchema.shape.setup.unwrap().extend({ timeout: ms }).optional(),
   limits: ProfileSchema.shape.limits

@@ -9,6 +9,7 @@ import {
 } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { TurnErrorSchema } from '../../protocol/events.ts';
+import { TURN_KINDS, TurnKindSchema } from '../../protocol/turn-kinds.ts';
 import { JsonSchema, blob, count, flag, json, parseRow, time, toColumn, toJson } from './columns.ts';
 import { insertContent } from './contents.ts';
 import type { Database } from './database.ts';
@@ -22,7 +23,7 @@ export const TurnSummarySchema = z.object({
   id: z.string(),
   sessionId: z.string(),
   status: TurnStatusSchema,
-  kind: z.enum(['handler', 'command', 'acp']),
+  kind: TurnKindSchema,
   createdAt: time,
   startedAt: time.nullable(),
   endedAt: time.nullable(),
@@ -283,7 +284,12 @@ export class Turns {
   }
 
   #insertInput({ sessionId, kind }: Pick<TurnSummary, 'sessionId' | 'kind'>, input: Uint8Array): Content {
-    return insertContent(this.#database, sessionId, input, kind === 'handler' ? JSON_TEXT : undefined);
+    return insertContent(
+      this.#database,
+      sessionId,
+      input,
+      TURN_KINDS[kind].input === 'json' ? JSON_TEXT : undefined,
+    );
   }
 
   #one(sql: string, ...values: (string | number)[]): TurnRow | null {

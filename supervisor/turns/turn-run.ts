@@ -1,5 +1,6 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import { PROFILE_DEFAULTS, type Profile } from '../../protocol/profile.ts';
+import { TURN_KINDS } from '../../protocol/turn-kinds.ts';
 import type { Limit, TurnProgress } from '../../sidecar/wire.ts';
 import type { ProgramDriver } from '../agents/driver.ts';
 import { driverFor } from '../agents/drivers.ts';
@@ -80,7 +81,7 @@ export class TurnRun {
     this.#state = initialState(turn, options.now(), pausedMs);
     this.#workerId = turn.workerId;
     this.#agentTurn =
-      turn.kind === 'acp'
+      TURN_KINDS[turn.kind].runs === 'conversation'
         ? new AgentTurn(turn, {
             conversations: options.agentConversations,
             changes: options.changes,
@@ -281,7 +282,7 @@ export class TurnRun {
     const { lifecycle } = this.#options;
     const profile = this.#profileOfTurn();
     const driver = driverFor(profile.agent);
-    if (driver.kind !== 'acp') {
+    if (driver.runs !== 'conversation') {
       throw new HoldfastError('agent_failed', 'The agent no longer takes this prompt', {
         why: `a deploy made it an agent of the kind ${driver.kind}`,
         next: 'prompt it again',
@@ -306,9 +307,9 @@ export class TurnRun {
 
   #programDriver(): ProgramDriver {
     const driver = driverFor(this.#profileOfTurn().agent);
-    if (driver.kind !== 'acp') return driver;
+    if (driver.runs !== 'conversation') return driver;
     throw new HoldfastError('agent_failed', 'The agent no longer takes this input', {
-      why: 'a deploy made it an agent of the kind acp',
+      why: `a deploy made it an agent of the kind ${driver.kind}`,
       next: 'prompt it again',
     });
   }
@@ -329,7 +330,7 @@ export class TurnRun {
   async #readOutcome(final: TurnProgress): Promise<Observation> {
     if (this.#agentTurn !== null) return { saw: 'outcome', outcome: this.#agentTurn.outcome() };
     const driver = this.#programDriver();
-    const hasCause = final.limits.length > 0 || final.exitCode === 0 || driver.kind === 'handler';
+    const hasCause = final.limits.length > 0 || final.exitCode === 0 || driver.runs === 'worker';
     const limits =
       !hasCause && reportsFullDisk(this.#pull.readErrorTail()) ? ['disk' as const] : final.limits;
     const result = final.result > 0 ? await this.#pull.readResult(this.#sidecar(), final.result) : null;

@@ -18,6 +18,7 @@ import type { StorageLayer } from './storage.ts';
 import type { NetworkLayer } from './network.ts';
 import type { SandboxLayer } from './sandboxes.ts';
 import type { SnapshotLayer } from './snapshots.ts';
+import { runsAs } from '../../../protocol/turn-kinds.ts';
 
 /** Agents that stay and take prompts, and what they ask people. */
 export function createAgents(
@@ -43,7 +44,7 @@ export function createAgents(
     rows: new AgentChoiceRows(database),
     conversationRows,
     offersSettings: (sessionId) =>
-      profiles.get(records.get(sessionId).profile)?.config.agent.protocol === 'acp',
+      runsAs(profiles.get(records.get(sessionId).profile)?.config.agent, 'conversation'),
   });
   const permissions = new Permissions({
     ...below,
@@ -112,7 +113,7 @@ export function createTools(
     tools: sessionTools({ ...below, agentSnapshots }),
     offersTools: (sessionId) => {
       const row = records.peek(sessionId);
-      return row !== null && profiles.get(row.profile)?.config.agent.protocol === 'acp';
+      return row !== null && runsAs(profiles.get(row.profile)?.config.agent, 'conversation');
     },
     dial: (sessionId) => engine.dial(sessionId),
     version: program.info.version,
