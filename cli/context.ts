@@ -10,6 +10,7 @@ import { toSafeJson } from './render/json.ts';
 import { ProgressLine } from './render/progress.ts';
 import { createStyle } from './render/style.ts';
 import type { Style } from './render/style.ts';
+import { commandOn, withHost } from './suggested-commands.ts';
 
 /** What every command gets: its input and output streams, the supervisor, and the handling of ^C. */
 export interface ContextOptions {
@@ -68,6 +69,11 @@ export class Context {
     this.#endings.push(options.io.onSignal('SIGINT', () => this.#hearInterrupt()));
   }
 
+  /** A command for the machine that this one is for: `words` follow the name of the program. */
+  command(words: string): string {
+    return commandOn(this.host, words);
+  }
+
   /** Whether the command can prompt the user. */
   get isInteractive(): boolean {
     return this.io.stdin.isTTY === true && this.stderr.isTTY;
@@ -122,8 +128,9 @@ export class Context {
     await this.stdout.write(`${toSafeJson(value)}\n`);
   }
 
-  /** Prints a remark on standard error. */
-  async printNote(text: string): Promise<void> {
+  /** Prints a remark on standard error. Commands in backticks get the machine that this one is for. */
+  async printNote(remark: string): Promise<void> {
+    const text = withHost(remark, this.host);
     if (this.#pager?.isOpen === true) {
       this.#pager.note(text);
       return;

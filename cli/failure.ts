@@ -2,6 +2,7 @@ import { HoldfastError } from '../protocol/errors.ts';
 import type { ErrorCode } from '../protocol/errors.ts';
 import type { Style } from './render/style.ts';
 import { quoteForShell, sanitizeLine, sanitizeLines } from './render/text.ts';
+import { withHost } from './suggested-commands.ts';
 
 export const EXIT = { done: 0, failed: 1, usage: 2, cancelled: 130 } as const;
 
@@ -47,17 +48,22 @@ export interface Named {
   readonly TURN?: string | undefined;
 }
 
-/** The error with these names in the commands of its advice, so that they can be run as they are. */
-export function withNames(error: unknown, named: Named): unknown {
+/** The error with these names and the machine in the commands of its advice, so that they can be run as they are. */
+export function withNames(error: unknown, named: Named, host: string | null): unknown {
+  if (error instanceof UsageError) {
+    const message = withHost(error.message, host);
+    return message === error.message ? error : new UsageError(message, error.code);
+  }
   if (!(error instanceof HoldfastError) || error.next === undefined) return error;
   const { code, message, why, details } = error;
-  const next = error.next.replaceAll(/`holdfast [^`]*`/g, (command) =>
+  const commands = error.next.replaceAll(/`holdfast [^`]*`/g, (command) =>
     // The first only: a path behind it may contain the same word.
     command.replace(/\b(?:SESSION|TURN)\b/, (word) => {
       const name = named[word as keyof Named];
       return name === undefined ? word : quoteForShell(name);
     }),
   );
+  const next = withHost(commands, host);
   return next === error.next
     ? error
     : new HoldfastError(code, message, {

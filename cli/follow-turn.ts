@@ -63,7 +63,7 @@ export class TurnInterrupts {
     const text =
       turn === undefined
         ? 'Exited'
-        : `Exited while ${turn} is still ending; see its result: holdfast turn wait ${turn}`;
+        : `Exited while ${turn} is still ending; see its result: ${this.#context.command(`turn wait ${turn}`)}`;
     const gone = () => this.#context.requestExit(EXIT.cancelled);
     this.#context.printNote(text).then(gone, gone);
   }
@@ -110,7 +110,7 @@ function hasNotStarted({ startedAt, endedAt }: Turn): boolean {
 
 function diskNote({ turnId, waitingFor }: Turn): string {
   return waitingFor === 'disk_space'
-    ? `The disk of the Holdfast home is full: ${turnId} cannot finish. Free some space, or cancel it: holdfast turn cancel ${turnId}`
+    ? `The disk of the Holdfast home is full: ${turnId} cannot finish. Free some space, or cancel it: \`holdfast turn cancel ${turnId}\``
     : `The disk has free space again: ${turnId} continues`;
 }
 
@@ -137,7 +137,7 @@ export async function followTurn(
     if (!(error instanceof HoldfastError) || error.code !== 'connection_closed') throw error;
     throw new HoldfastError('connection_closed', `Lost the connection while waiting for ${turnId}`, {
       why: error.sentence,
-      next: `it continues; wait again with: holdfast turn wait ${turnId}`,
+      next: `it continues; wait again with \`holdfast turn wait ${turnId}\``,
       cause: error,
     });
   } finally {

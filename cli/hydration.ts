@@ -30,5 +30,7 @@ export async function printCreated(context: Context, session: Session): Promise<
     await context.print(
       'Its files are being copied in the background. Whatever uses the workspace waits for them.',
     );
-  await context.printHint(`Run a turn: holdfast prompt ${quoteForShell(`${profile}/${name}`)} '…'`);
+  await context.printHint(
+    `Run a turn: ${context.command(`prompt ${quoteForShell(`${profile}/${name}`)}`)} '…'`,
+  );
 }

@@ -96,7 +96,7 @@ export class Registry {
         try {
           return await action(context, options, ...operands);
         } catch (error) {
-          throw withNames(error, named);
+          throw withNames(error, named, context.host);
         }
       });
     });

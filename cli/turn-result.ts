@@ -78,7 +78,7 @@ async function reportTurnFailure(context: Context, turn: Turn): Promise<void> {
           `${turn.turnId} ended as ${turn.status}`,
         )
       : errorFromWire(error.message, error.data);
-  const named = withNames(failure, { SESSION: turn.sessionId, TURN: turn.turnId });
+  const named = withNames(failure, { SESSION: turn.sessionId, TURN: turn.turnId }, context.host);
   await context.printNote(colorFailure(describeFailure(named).line, style));
 }
 

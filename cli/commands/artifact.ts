@@ -75,7 +75,7 @@ export async function printCreated(
     await context.printNote(`left out: ${sanitizeLine(path)}: it is not a regular file`);
   if (artifact.leftOut > leftOutPaths.length)
     await context.printNote(`left out: ${artifact.leftOut - leftOutPaths.length} more`);
-  await context.printHint(`Take it out: holdfast artifact export ${artifact.id} --dir FOLDER`);
+  await context.printHint(`Take it out: ${context.command(`artifact export ${artifact.id} --dir FOLDER`)}`);
 }
 
 function registerCreate(registry: Registry, group: Group): void {
@@ -122,7 +122,7 @@ function registerList(registry: Registry, group: Group): void {
     }
     if (artifacts.length === 0) {
       await context.printHint(
-        'Nothing is kept. Keep files: holdfast artifact create SESSION --paths PATTERN',
+        `Nothing is kept. Keep files: ${context.command('artifact create SESSION --paths PATTERN')}`,
       );
       return undefined;
     }

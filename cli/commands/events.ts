@@ -182,7 +182,8 @@ async function showEvent(context: Context, event: SessionEvent): Promise<void> {
   await context.print(`${style.dim(`${seq}  ${time}`)}  ${style.cyan(sanitizeLine(event.type))}  ${rest}`);
   // Never truncated, because users copy this command.
   const next = decision?.next ?? null;
-  if (next !== null) await context.print(`${' '.repeat(8)}${style.dim(next)}`);
+  if (next !== null)
+    await context.print(`${' '.repeat(8)}${style.dim(`to allow it: ${context.command(next)}`)}`);
 }
 
 /** The beginning of the output that an event names, for display; empty for other events. */

@@ -246,7 +246,7 @@ async function printResult(
         : 'The review has ended: the next one begins with what you accepted',
     );
   if (result.to === 'branch' || result.to === 'worktree' || result.to === 'tree')
-    await context.printHint('Undo: holdfast handoff undo');
+    await context.printHint(`Undo: ${context.command('handoff undo')}`);
 }
 
 function summary(context: Context, result: HandoffResult, output: string | undefined): string {

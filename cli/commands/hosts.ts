@@ -183,7 +183,7 @@ function registerDoctor(registry: Registry, group: Command): void {
     context.progress.end();
     const all = [...surveyChecks(survey), ...checks];
     if (context.json) await context.printJson({ host: name, checks: all });
-    else await context.print(...checkLines(context, all));
+    else await context.print(...checkLines(context, all, name));
     return all.some((check) => check.status === 'problem') ? EXIT.failed : undefined;
   });
 }

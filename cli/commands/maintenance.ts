@@ -6,6 +6,7 @@ import type { Registry } from '../registry.ts';
 import { formatSize } from '../render/quantity.ts';
 import { formatTable } from '../render/table.ts';
 import { pluralize, padEnd, textWidth, sanitizeLine } from '../render/text.ts';
+import { withHost } from '../suggested-commands.ts';
 
 export function registerMaintenance(registry: Registry): void {
   const { root } = registry;
@@ -16,7 +17,7 @@ export function registerMaintenance(registry: Registry): void {
   registry.setAction(doctor, async (context) => {
     const { checks } = await context.call('supervisor/doctor', {}, { stage: 'Checking' });
     if (context.json) await context.printJson({ checks });
-    else await context.print(...checkLines(context, checks));
+    else await context.print(...checkLines(context, checks, context.host));
     return checks.some((check) => check.status === 'problem') ? EXIT.failed : EXIT.done;
   });
 
@@ -44,7 +45,8 @@ export function registerMaintenance(registry: Registry): void {
       await context.print(...garbageTable(context, result.removed));
       await context.print(`${result.dryRun ? 'Would remove' : 'Removed'} ${totalOf(result.removed)}`);
     }
-    if (result.dryRun && result.removed.length > 0) await context.printHint('Remove it: holdfast gc');
+    if (result.dryRun && result.removed.length > 0)
+      await context.printHint(`Remove it: ${context.command('gc')}`);
     return undefined;
   });
 
@@ -92,7 +94,8 @@ function totalOf(removed: readonly Garbage[]): string {
 }
 
 /** A line for each check, and a verdict. */
-export function checkLines(context: Context, checks: readonly Check[]): string[] {
+/** `host`: the machine that was checked, for the commands that the advice names. */
+export function checkLines(context: Context, checks: readonly Check[], host: string | null): string[] {
   const { style } = context;
   const sign: Record<Check['status'], string> = {
     ok: style.green('ok     '),
@@ -104,7 +107,7 @@ export function checkLines(context: Context, checks: readonly Check[]): string[]
     const name = style.bold(padEnd(sanitizeLine(check.name), width));
     const line = `${sign[check.status]}  ${name}  ${sanitizeLine(check.found)}`;
     if (check.next === null || check.status === 'ok') return [line];
-    return [line, `${' '.repeat(width + 11)}${style.dim('→')} ${sanitizeLine(check.next)}`];
+    return [line, `${' '.repeat(width + 11)}${style.dim('→')} ${sanitizeLine(withHost(check.next, host))}`];
   });
   const those = (status: Check['status']) => checks.filter((check) => check.status === status).length;
   const [problems, warnings] = [those('problem'), those('warning')];

@@ -68,7 +68,9 @@ export function registerProfiles(registry: Registry): void {
     if (context.json) await context.printJson({ profiles });
     else if (profiles.length === 0) {
       await context.print('No profiles are deployed yet.');
-      await context.printHint('Deploy a folder that contains a holdfast.yaml: holdfast deploy DIR');
+      await context.printHint(
+        `Deploy a folder that contains a holdfast.yaml: ${context.command('deploy DIR')}`,
+      );
     } else await context.print(...profileTable(context, profiles));
     return undefined;
   });
@@ -118,7 +120,8 @@ async function showDeployed(context: Context, result: DeployResult): Promise<voi
       `Its agent is the preset ${sanitizeLine(result.preset)}, run as ${agentLine(profile)}`,
     );
   await reportFiles(context, result);
-  if (!unchanged) await context.printHint(`Run it: holdfast run ${profile.name} ${exampleInput(profile)}`);
+  if (!unchanged)
+    await context.printHint(`Run it: ${context.command(`run ${profile.name} ${exampleInput(profile)}`)}`);
 }
 
 const MOST_LISTED = 20;

@@ -45,7 +45,7 @@ export function registerReviewBlame(registry: Registry, review: Command): void {
         await context.print(...formatBlame(blame, text, view));
         if (blame.ranges.length > 0) {
           const line = `${quoteForShell(session)} ${quoteForShell(`${file}:1`)}`;
-          await context.printHint(`More about a line: holdfast review blame ${line}`);
+          await context.printHint(`More about a line: ${context.command(`review blame ${line}`)}`);
         }
         return undefined;
       }
@@ -54,7 +54,7 @@ export function registerReviewBlame(registry: Registry, review: Command): void {
         if (of !== undefined) await context.print(...formatOrigin({ path, start, end }, of, view));
       }
       const [turn] = blame.origins.flatMap(({ turns }) => turns);
-      if (turn !== undefined) await context.printHint(`The turn: holdfast turn show ${turn.id}`);
+      if (turn !== undefined) await context.printHint(`The turn: ${context.command(`turn show ${turn.id}`)}`);
       return undefined;
     },
   );

@@ -89,7 +89,7 @@ async function add(
   if (context.json) await context.printJson({ comment });
   else {
     await context.print(comment.id);
-    await context.printHint(`Send: holdfast review comment ${quoteForShell(session)} --send`);
+    await context.printHint(`Send: ${context.command(`review comment ${quoteForShell(session)} --send`)}`);
   }
 }
 
@@ -110,7 +110,7 @@ async function send(context: Context, session: string): Promise<void> {
   const { turnId, sent, left } = outcome;
   await context.print(`${pluralize(sent, 'comment')} sent: ${turnId}`);
   if (left > 0) await context.printNote(`${pluralize(left, 'comment')} left for the next prompt`);
-  await context.printHint(`Answer: holdfast turn wait ${turnId}`);
+  await context.printHint(`Answer: ${context.command(`turn wait ${turnId}`)}`);
 }
 
 async function list(context: Context, session: string): Promise<void> {

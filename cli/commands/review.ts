@@ -144,7 +144,7 @@ function registerDecide(registry: Registry, review: ReturnType<Registry['group']
         const what = verdict === 'accept' ? 'accepted' : 'rejected';
         await context.print(`${pluralize(outcome.decided, 'path')} ${what}`);
         await context.printHint(formatReviewCounts(outcome.review));
-        await context.printHint(`Undo: holdfast review undo ${quoteForShell(session)}`);
+        await context.printHint(`Undo: ${context.command(`review undo ${quoteForShell(session)}`)}`);
         if (outcome.review.counts.toReview === 0) await hintNextStep(context, session, outcome.review);
       }
       return undefined;
@@ -173,9 +173,11 @@ function registerWithdraw(registry: Registry, review: ReturnType<Registry['group
 /** What a person does next with a review that has changes. */
 async function hintNextStep(context: Context, session: string, { counts }: Review): Promise<void> {
   const name = quoteForShell(session);
-  if (counts.toReview > 0) await context.printHint(`Read them: holdfast review diff ${name}`);
+  if (counts.toReview > 0) await context.printHint(`Read them: ${context.command(`review diff ${name}`)}`);
   else if (counts.accepted + counts.partial > 0)
-    await context.printHint(`Bring what you accepted into your repository: holdfast handoff ${name}`);
+    await context.printHint(
+      `Bring what you accepted into your repository: ${context.command(`handoff ${name}`)}`,
+    );
 }
 
 interface Outcome {

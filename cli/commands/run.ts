@@ -332,5 +332,5 @@ async function showStarted(context: Context, turn: Turn, session: Session): Prom
   }
   await context.print(turn.turnId);
   if (turn.ahead > 0) await context.printHint(`Waiting for ${pluralize(turn.ahead, 'earlier turn')}`);
-  await context.printHint(`Wait for it: holdfast turn wait ${turn.turnId}`);
+  await context.printHint(`Wait for it: ${context.command(`turn wait ${turn.turnId}`)}`);
 }

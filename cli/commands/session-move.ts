@@ -7,6 +7,7 @@ import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
 import type { Registry } from '../registry.ts';
 import { quoteForShell, sanitizeLine } from '../render/text.ts';
+import { commandOn } from '../suggested-commands.ts';
 
 interface MoveOptions {
   to?: string;
@@ -87,7 +88,7 @@ async function move(
     context.progress.end();
     if (context.interrupted.aborted)
       await context.printNote(
-        `The move can go on: repeat the command. To keep the session: holdfast session move ${quoteForShell(session)} --abort`,
+        `The move can go on: repeat the command. To keep the session: ${context.command(`session move ${quoteForShell(session)} --abort`)}`,
       );
     throw error;
   } finally {
@@ -124,13 +125,12 @@ async function report(
   );
   if (lacks.length > 0)
     await context.printNote(
-      `Secrets do not travel. ${to.name} has none named ${lacks.map(sanitizeLine).join(', ')}: set them there with \`holdfast secret set\``,
+      `Secrets do not travel. ${to.name} has none named ${lacks.map(sanitizeLine).join(', ')}: set them there with \`${there(context, target, 'secret set')}\``,
     );
   if (leftover !== null) await context.printNote(sanitizeLine(leftover.sentence));
   await context.printHint('Sign-in files and network rules of the session stayed behind as well.');
-  const where = target === null ? '' : ` --host ${target}`;
   await context.printHint(
-    `Go on with it: holdfast prompt ${quoteForShell(`${session.profile}/${session.name}`)}${where} '…'`,
+    `Go on with it: ${there(context, target, `prompt ${quoteForShell(`${session.profile}/${session.name}`)}`)} '…'`,
   );
 }
 
@@ -161,6 +161,11 @@ async function abort(context: Context, session: string): Promise<void> {
   } finally {
     context.progress.end();
   }
+}
+
+/** A command for the target of a move: its machine is named where the command of the move named another one. */
+function there(context: Context, target: string | null, words: string): string {
+  return commandOn(target ?? (context.host === null ? null : LOCAL), words);
 }
 
 /** The host of a name; null: this machine. */

@@ -156,10 +156,11 @@ async function resume(
   const how = `${sandbox.case}, ${formatDuration(timings.dispatchMs)}`;
   await context.print(`${context.style.bold(sanitizeLine(session.name))} is ${session.status} (${how})`);
   const name = quoteForShell(reference);
-  if (undo === null) await context.printHint(`Look inside: holdfast exec ${name} -- ls -la`);
-  else if (session.persistent) await context.printHint(`Undo: holdfast snapshot restore ${name} ${undo}`);
+  if (undo === null) await context.printHint(`Look inside: ${context.command(`exec ${name} -- ls -la`)}`);
+  else if (session.persistent)
+    await context.printHint(`Undo: ${context.command(`snapshot restore ${name} ${undo}`)}`);
   // Nothing is restored into an ephemeral session.
-  else await context.printHint(`The files before: holdfast snapshot fork ${undo}`);
+  else await context.printHint(`The files before: ${context.command(`snapshot fork ${undo}`)}`);
 }
 
 function resumeSource(from: string): ResumeSource {

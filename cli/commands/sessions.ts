@@ -111,12 +111,14 @@ function registerList(registry: Registry, group: Command): void {
         !filtered && (await context.call('session/list', { archived: true, limit: 1 })).sessions.length > 0;
       if (isAnyArchived) {
         await context.print('All sessions are archived.');
-        await context.printHint('Show them: holdfast session list --archived');
+        await context.printHint(`Show them: ${context.command('session list --archived')}`);
         return undefined;
       }
       await context.print(filtered ? 'No sessions match.' : 'There are no sessions yet.');
       if (!filtered)
-        await context.printHint(`Start one with a turn: holdfast run PROFILE '{}' (see holdfast profiles)`);
+        await context.printHint(
+          `Start one with a turn: ${context.command("run PROFILE '{}'")} (see ${context.command('profiles')})`,
+        );
       return undefined;
     }
     const { style } = context;
@@ -248,7 +250,9 @@ function registerDelete(registry: Registry, group: Command): void {
     else {
       await context.print(`${sanitizeLine(session.name)} was deleted`);
       if (!session.autoRemove)
-        await context.printHint(`Its files are kept for a week: holdfast snapshot list ${session.id}`);
+        await context.printHint(
+          `Its files are kept for a week: ${context.command(`snapshot list ${session.id}`)}`,
+        );
     }
     return undefined;
   });

@@ -94,7 +94,7 @@ function registerImport(registry: Registry, group: Command): void {
     );
     if (!signedBy.own) await context.printHint(`Signed by the home ${signedBy.home}`);
     await context.printHint(
-      `Go on with it: holdfast prompt ${quoteForShell(`${session.profile}/${session.name}`)} '…'`,
+      `Go on with it: ${context.command(`prompt ${quoteForShell(`${session.profile}/${session.name}`)}`)} '…'`,
     );
     return undefined;
   });

@@ -72,7 +72,7 @@ function registerRestore(registry: Registry, group: Command): void {
     if (lacking !== null) await context.printNote(lacking);
     if (undo !== null)
       await context.printHint(
-        `Undo: holdfast snapshot restore ${quoteForShell(session)} ${undo}${restored.stateRoot === null ? '' : ' --with-state'}`,
+        `Undo: ${context.command(`snapshot restore ${quoteForShell(session)} ${undo}${restored.stateRoot === null ? '' : ' --with-state'}`)}`,
       );
     return undefined;
   });

@@ -87,7 +87,7 @@ function registerVerify(registry: Registry, group: Command): void {
       const unlisted = result.damaged - result.damages.length;
       if (unlisted > 0) await context.print(`and ${unlisted} more`);
       await context.printHint(
-        'Undamaged files can still be read: holdfast workspace cat SESSION PATH --snapshot ID',
+        `Undamaged files can still be read: ${context.command('workspace cat SESSION PATH --snapshot ID')}`,
       );
     }
     return result.ok ? EXIT.done : EXIT.failed;

@@ -65,7 +65,9 @@ function registerCreate(registry: Registry, group: Command): void {
         `${context.style.bold(id)}: ${pluralize(files, 'file')}, ${formatSize(bytes)} (${formatDuration(scanMs)}${paused})`,
         `${pluralize(changedFiles, 'file')} changed, ${formatSize(newBytes)} more on disk`,
       );
-      await context.printHint(`Restore it: holdfast snapshot restore ${quoteForShell(session)} ${id}`);
+      await context.printHint(
+        `Restore it: ${context.command(`snapshot restore ${quoteForShell(session)} ${id}`)}`,
+      );
       return undefined;
     },
   );
@@ -193,7 +195,7 @@ function registerDelete(registry: Registry, group: Command): void {
     if (context.json) await context.printJson({ snapshotId: id, deleted: true });
     else {
       await context.print(`${id} was deleted`);
-      await context.printHint('Free its disk space now: holdfast gc');
+      await context.printHint(`Free its disk space now: ${context.command('gc')}`);
     }
     return undefined;
   });

@@ -113,7 +113,7 @@ function registerStatus(registry: Registry, group: Command): void {
             : `The supervisor is not running on ${context.host}.`,
         );
         await context.printHint(
-          'The next command that needs it starts it. To start it now: holdfast supervisor start',
+          `The next command that needs it starts it. To start it now: ${context.command('supervisor start')}`,
         );
       }
       return undefined;

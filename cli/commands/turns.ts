@@ -160,7 +160,7 @@ function registerWait(registry: Registry, group: Command): void {
       if (!timedOut.signal.aborted) throw error;
       throw new HoldfastError('timeout', `${turnId} has not ended`, {
         why: `the wait timed out after ${formatDuration(options.timeout ?? 0)}`,
-        next: `it continues; wait again with: holdfast turn wait ${turnId}`,
+        next: `it continues; wait again with \`holdfast turn wait ${turnId}\``,
         cause: error,
       });
     } finally {

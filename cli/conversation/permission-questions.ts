@@ -50,7 +50,7 @@ export class PermissionQuestions {
     }
     await this.#context.printNote(`The agent asks: ${sanitizeLine(item.title)}`);
     await this.#context.printNote(
-      `  answer with: holdfast permission answer ${item.permissionId} allow|always|reject`,
+      `  answer with: ${this.#context.command(`permission answer ${item.permissionId} allow|always|reject`)}`,
     );
   }
 

@@ -5,7 +5,7 @@ import { pluralize, sanitizeLine } from './text.ts';
 
 export interface FormattedEgressEvent {
   readonly what: string;
-  /** The command that would allow the connection; null if there is none. */
+  /** The words of the command that would allow the connection; null if there is none. */
   readonly next: string | null;
 }
 
@@ -24,8 +24,7 @@ export function formatEgressEvent(sessionId: string, data: unknown): FormattedEg
     parts.push(`${formatSize(event.bytesOut)} out, ${formatSize(event.bytesIn)} in`);
   if (event.count > 1) parts.push(pluralize(event.count, 'time'));
   const wanted = wantedRule(event);
-  const next =
-    wanted === null ? null : `to allow it: holdfast policy allow ${sanitizeLine(sessionId)} ${wanted}`;
+  const next = wanted === null ? null : `policy allow ${sanitizeLine(sessionId)} ${wanted}`;
   return { what: parts.join(' · '), next };
 }
 

@@ -61,7 +61,7 @@ export function turnSnapshotNote({ snapshot, error }: Pick<Turn, 'snapshot' | 'e
   const incomplete =
     missing === 0
       ? null
-      : `Snapshot ${snapshotId ?? ''} before this turn is incomplete: ${pluralize(missing, 'file')} could not be read (holdfast snapshot show ${snapshotId ?? ''})`;
+      : `Snapshot ${snapshotId ?? ''} before this turn is incomplete: ${pluralize(missing, 'file')} could not be read (\`holdfast snapshot show ${snapshotId ?? ''}\`)`;
   const late = duringTurn
     ? `Snapshot ${snapshotId ?? ''} was finished after this turn had started: it may contain some of the turn's changes`
     : null;

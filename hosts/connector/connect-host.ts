@@ -45,6 +45,18 @@ export class HostReach implements SupervisorReach {
     this.#start = start;
   }
 
+  get name(): string {
+    return `the supervisor on ${this.#options.host}`;
+  }
+
+  get update(): string {
+    return `update it with \`holdfast host update ${this.#options.host}\``;
+  }
+
+  get whenSilent(): string {
+    return `try again, or see \`holdfast host doctor ${this.#options.host}\``;
+  }
+
   /** A connection that breaks while it is made is made again. Errors: why the host cannot be reached, `cancelled`. */
   async dial(signal: AbortSignal | undefined): Promise<Duplex | undefined> {
     for (let attempt = 1; ; attempt += 1) {

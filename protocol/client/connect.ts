@@ -19,6 +19,10 @@ const HANDOVER_MS = 60_000;
 
 /** How a supervisor is reached: on this machine through its socket, on another one through a connector. */
 export interface SupervisorReach {
+  /** As errors name it: `the supervisor on far`. */
+  readonly name: string;
+  /** What a person does to get a newer one, in the imperative. */
+  readonly update: string;
   /** Connects to the supervisor. Undefined: none is running. */
   dial(signal: AbortSignal | undefined): Promise<Duplex | undefined>;
   /** Called repeatedly while none runs. Throws if it cannot be started. */
@@ -27,6 +31,8 @@ export interface SupervisorReach {
   explainFailure(): HoldfastError | undefined;
   /** The error for `start: 'never'`. */
   notRunning(): HoldfastError;
+  /** What a person does about one that does not answer, in the imperative. */
+  readonly whenSilent: string;
   release(): void;
 }
 
@@ -70,7 +76,7 @@ export async function connectSupervisor(options: ConnectOptions): Promise<Superv
       if (stream !== undefined) {
         // Reaching another machine may have taken a while.
         if (options.reach !== undefined) deadline = Math.max(deadline, Date.now() + timeoutMs);
-        const result = await attempt(stream, options, Math.max(1, deadline - Date.now()));
+        const result = await attempt(stream, reach, options, Math.max(1, deadline - Date.now()));
         if (result.connection !== undefined) return result.connection;
         if (result.handedOver) deadline = Date.now() + timeoutMs;
       } else if (start === 'never') {
@@ -88,6 +94,9 @@ export async function connectSupervisor(options: ConnectOptions): Promise<Superv
 
 /** The supervisor of a home on this machine. */
 class LocalReach implements SupervisorReach {
+  readonly name = 'the supervisor';
+  readonly update = 'end it with `holdfast supervisor stop`, and try again';
+  readonly whenSilent = 'try again, or see `holdfast supervisor logs`';
   readonly #home: string;
   readonly #starter: SupervisorStarter | undefined;
 
@@ -157,13 +166,20 @@ interface Attempt {
 }
 
 /** Says hello. A result without a connection means that the supervisor is exiting: try again. */
-async function attempt(stream: Duplex, options: ConnectOptions, timeoutMs: number): Promise<Attempt> {
-  const peer = createSupervisorPeer(stream);
+async function attempt(
+  stream: Duplex,
+  reach: SupervisorReach,
+  options: ConnectOptions,
+  timeoutMs: number,
+): Promise<Attempt> {
+  const peer = createSupervisorPeer(stream, reach);
   let keep = false;
   try {
     const greeting = await sayHello(peer, options.program, options.home, {
       timeoutMs,
       signal: options.signal,
+    }).catch((error: unknown) => {
+      throw isTimeout(error) ? notAnswering(reach, timeoutMs, error) : error;
     });
     if (greeting.kind === 'gone') return {};
     if (options.start === 'auto' && isOlder(greeting, options.program) && (await handOver(peer, options))) {
@@ -247,6 +263,18 @@ async function dialIfRunning(home: string, signal: AbortSignal | undefined): Pro
         throw HoldfastError.from(error, `Cannot connect to the supervisor of ${home}`);
     }
   }
+}
+
+function isTimeout(error: unknown): boolean {
+  return error instanceof HoldfastError && error.code === 'timeout';
+}
+
+function notAnswering({ name, whenSilent }: SupervisorReach, ms: number, cause: unknown): HoldfastError {
+  return new HoldfastError('timeout', `${name.replace(/^t/, 'T')} does not answer`, {
+    why: `it did not say hello within ${Math.ceil(ms / 1000)} s`,
+    next: whenSilent,
+    cause,
+  });
 }
 
 function notRunning(home: string): HoldfastError {

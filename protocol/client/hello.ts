@@ -24,10 +24,15 @@ export type HelloOutcome =
   /** It closed the connection without a response, because it is exiting. */
   | { readonly kind: 'gone' };
 
-export function createSupervisorPeer(stream: Duplex): SupervisorPeer {
+/** `name` is how errors name it; `update`: what a person does to get a newer one, in the imperative. */
+export function createSupervisorPeer(
+  stream: Duplex,
+  { name = 'the supervisor', update }: { readonly name?: string; readonly update?: string } = {},
+): SupervisorPeer {
   return new Peer({
     stream,
-    name: 'the supervisor',
+    name,
+    update,
     serves: EMPTY_MAP,
     handlers: {},
     calls: METHODS,

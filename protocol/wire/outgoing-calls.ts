@@ -14,6 +14,10 @@ const EMPTY = Buffer.alloc(0);
 
 /** What calls need from their connection. */
 export interface CallConnection {
+  /** The other side, as errors name it. */
+  readonly name: string;
+  /** What a person does to get a newer one, in the imperative. */
+  readonly update: string | undefined;
   readonly write: (frame: EncodedFrame) => void;
   /** Resolves when the connection accepts more. */
   readonly waitForDrain: () => Promise<void>;
@@ -153,7 +157,7 @@ export class OutgoingCalls {
   #startTimer(id: number, method: string, timeoutMs: number | undefined): NodeJS.Timeout | undefined {
     if (timeoutMs === undefined) return undefined;
     return setTimeout(() => {
-      const why = `no answer came within ${String(timeoutMs)} ms`;
+      const why = `no answer came from ${this.#connection.name} within ${String(timeoutMs)} ms`;
       this.#abandon(id, new HoldfastError('timeout', `${method} took too long`, { why }));
     }, timeoutMs);
   }
@@ -175,7 +179,8 @@ export class OutgoingCalls {
   }
 
   #open(method: string, shape: MethodShape, response: JSONRPCResponse): CallResult<unknown> {
-    if (response.error !== undefined) throw errorFromWire(response.error.message, response.error.data);
+    if (response.error !== undefined)
+      throw this.#explain(method, errorFromWire(response.error.message, response.error.data));
     const bytes = this.#payloads.get(response);
     const result = shape.result.safeParse(response.result);
     if (!result.success) throw this.#reportViolation(method, formatIssues(result.error));
@@ -185,6 +190,17 @@ export class OutgoingCalls {
       if (bytes !== undefined) this.#connection.release(bytes);
     };
     return { result: result.data, bytes: bytes ?? EMPTY, release };
+  }
+
+  /** All of our methods exist in this version: a side that has one of them not is older. */
+  #explain(method: string, error: HoldfastError): HoldfastError {
+    const { name, update } = this.#connection;
+    if (error.code !== 'method_not_found' || update === undefined) return error;
+    return new HoldfastError('method_not_found', `${name.replace(/^t/, 'T')} cannot do this yet`, {
+      why: `it is older than this program and has no ${method}`,
+      next: update,
+      cause: error,
+    });
   }
 
   #reportViolation(method: string, why: string): HoldfastError {

@@ -14,6 +14,8 @@ interface PeerBasics<
   readonly stream: Duplex;
   /** The name of the other side, for logs and errors. */
   readonly name: string;
+  /** What a person does to get a newer program on the other side, in the imperative: advice where a method is missing there. */
+  readonly update?: string | undefined;
   readonly serves: Serves;
   readonly calls: Calls;
   /** Notifications that this side sends. */

@@ -83,6 +83,8 @@ export class Peer<
     });
     this.#outgoing = new OutgoingCalls(
       {
+        name,
+        update: options.update,
         write: (frame) => this.#writer.write(frame),
         waitForDrain: () => this.#writer.waitForDrain(),
         sendCancel: (request) => this.#writer.write(encodeNotification('cancel', { request })),

@@ -16,7 +16,7 @@ export function secretWarnings(profile: Profile, scopeOf: (name: string) => Secr
     const scope = scopeOf(secret);
     if (scope === null)
       return [
-        `The secret ${secret} is not set, and requests to ${host} are refused until it is: holdfast secret set ${secret}`,
+        `The secret ${secret} is not set, and requests to ${host} are refused until it is: \`holdfast secret set ${secret}\``,
       ];
     if (scope === 'profile' || PRESET_HOSTS.has(host)) return [];
     return [`Sessions send the secret ${secret} to ${host}, ${unexpected(profile.name, secret)}`];
@@ -39,5 +39,5 @@ export function secretWarnings(profile: Profile, scopeOf: (name: string) => Secr
 }
 
 function unexpected(profile: string, name: string): string {
-  return `because the project says so and the secret is for all profiles. If you did not expect that, replace it where it comes from; holdfast secret set ${name} --profile ${profile} keeps one for this profile alone`;
+  return `because the project says so and the secret is for all profiles. If you did not expect that, replace it where it comes from; \`holdfast secret set ${name} --profile ${profile}\` keeps one for this profile alone`;
 }

@@ -3,9 +3,10 @@ import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { TestContext } from 'vitest';
-import { openHostStream, surveyHost } from '../../../hosts/connector/connect-host.ts';
+import { HostReach, openHostStream, surveyHost } from '../../../hosts/connector/connect-host.ts';
+import { connectSupervisor } from '../../../protocol/client/connect.ts';
 import { soakCount } from '../../setup/run-length.ts';
-import { NearMachine, farPath, pidsWith } from '../../fixtures/hosts/near-machine.ts';
+import { NearMachine, farPath, pidsWith, pidsWithVariable } from '../../fixtures/hosts/near-machine.ts';
 import { SSHD, SshServer } from '../../fixtures/hosts/ssh-server.ts';
 import type { SshServerOptions } from '../../fixtures/hosts/ssh-server.ts';
 
@@ -51,6 +52,46 @@ describe.skipIf(SSHD === undefined).concurrent('a host that is reached by ssh (n
     expect(pidsWith(`${server.folder}/ssh_config -T`)).toHaveLength(1);
     // The far supervisor has the far home: nothing is started here.
     expect(existsSync(join(near.home, 'holdfast.db'))).toBe(false);
+  });
+
+  test('what a command proposes next is for the same machine', async ({ onTestFinished }) => {
+    const { near } = await machines(onTestFinished);
+    const none = await near.run('profiles', '--host', 'far');
+    expect(none).toMatchObject({ code: 0 });
+    expect(none.stderr).toContain('holdfast deploy DIR --host far\n');
+    const missing = await near.run('session', 'show', 'nobody', '--host', 'far');
+    expect(missing).toMatchObject({ code: 1 });
+    expect(missing.stderr).toContain('see `holdfast session list --host far`');
+    await near.run('supervisor', 'stop', '--host', 'far');
+    const stopped = await near.run('supervisor', 'status', '--host', 'far');
+    expect(stopped.stderr).toContain('holdfast supervisor start --host far\n');
+  });
+
+  test('a supervisor that does not answer is named with its machine', async ({ onTestFinished }) => {
+    const { server, near } = await machines(onTestFinished);
+    await near.run('profiles', '--host', 'far');
+    const status = await near.run('supervisor', 'status', '--host', 'far', '--json');
+    const { pid } = JSON.parse(status.stdout) as { pid: number };
+    expect(pidsWithVariable('HOLDFAST_HOME', server.farHome)).toContain(pid);
+    process.kill(pid, 'SIGSTOP');
+    try {
+      const failure = await failureOf(
+        connectSupervisor({
+          home: undefined,
+          reach: new HostReach(near.options(), 'never'),
+          start: 'never',
+          program: { name: 'test', version: __VERSION__, build: __BUILD_ID__, builtAt: 0 },
+          timeoutMs: 700,
+        }),
+      );
+      expect(failure).toMatchObject({
+        code: 'timeout',
+        sentence:
+          'The supervisor on far does not answer; it did not say hello within 1 s; try again, or see `holdfast host doctor far`',
+      });
+    } finally {
+      process.kill(pid, 'SIGCONT');
+    }
   });
 
   test('clients that begin at the same time share one connector', async ({ onTestFinished }) => {

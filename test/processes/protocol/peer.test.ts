@@ -1,4 +1,5 @@
 import { afterAll, expect, test } from 'vitest';
+import { createSupervisorPeer } from '../../../protocol/client/hello.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { Peer } from '../../../protocol/wire/peer.ts';
 import { EMPTY_MAP, withBytes } from '../../../protocol/wire/shapes.ts';
@@ -180,6 +181,18 @@ test('unknown methods and methods without a handler differ from failures', async
     return [id, error?.data.code];
   });
   expect(codes).toEqual(names.map((_, id) => [id, 'method_not_found']));
+});
+
+test('a method that the other side does not have yet is told with what to do', async () => {
+  const { near, far } = await sockets.pair();
+  servingPeer(far);
+  const update = 'update it with `holdfast host update far`';
+  const client = createSupervisorPeer(near, { name: 'the supervisor on far', update });
+  await expect(client.call('move/identity', {})).rejects.toMatchObject({
+    code: 'method_not_found',
+    sentence: `The supervisor on far cannot do this yet; it is older than this program and has no move/identity; ${update}`,
+  });
+  client.close();
 });
 
 test('cancelling rejects at once and reaches the handler, and the late response is dropped', async () => {

@@ -217,7 +217,7 @@ describe('deploy', () => {
     write('one', 'credentials: [openai, anthropic]\n');
     const { warnings } = await deploy();
     expect(warnings).toEqual([
-      'The secret ANTHROPIC_API_KEY is not set, and requests to api.anthropic.com are refused until it is: holdfast secret set ANTHROPIC_API_KEY',
+      'The secret ANTHROPIC_API_KEY is not set, and requests to api.anthropic.com are refused until it is: `holdfast secret set ANTHROPIC_API_KEY`',
     ]);
   });
 
