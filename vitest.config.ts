@@ -37,10 +37,13 @@ function needsBuild(): boolean {
 /** Builds the program under test. The tests are clients of the same build: supervisor and client of two builds replace each other. */
 function buildFirst(): Build {
   try {
-    execFileSync(process.execPath, [join(ROOT, 'esbuild.mjs')], {
-      cwd: ROOT,
-      stdio: ['ignore', 'ignore', 'pipe'],
-    });
+    // `npm test` builds once for all tiers: nothing changes between them.
+    if (process.env['HOLDFAST_TEST_BUILT'] !== '1') {
+      execFileSync(process.execPath, [join(ROOT, 'esbuild.mjs')], {
+        cwd: ROOT,
+        stdio: ['ignore', 'ignore', 'pipe'],
+      });
+    }
   } catch (cause) {
     // The global set-up of the tiers that need the build fails with it.
     process.env['HOLDFAST_TEST_BUILD_FAILED'] = cause instanceof Error ? cause.message : String(cause);
@@ -61,8 +64,8 @@ const needsDocker = {
   // Only a test that hangs is to be ended: on a busy machine everything takes ten times as long.
   testTimeout: 150_000,
   hookTimeout: 180_000,
-  // These tests wait for containers most of their time.
-  maxWorkers: PROCESSORS + 1,
+  // A test waits for containers and the disk nearly half of its time.
+  maxWorkers: Math.ceil(PROCESSORS * 1.75),
   sequence: { groupOrder: 2 },
 };
 
@@ -77,7 +80,8 @@ const needsEditor = {
   ],
   testTimeout: 300_000,
   hookTimeout: 240_000,
-  maxWorkers: Math.max(2, PROCESSORS - 1),
+  // VS Code, its browser and a sandbox keep one processor busy together.
+  maxWorkers: PROCESSORS,
   sequence: { groupOrder: 3 },
 };
 
@@ -122,7 +126,8 @@ export default defineConfig({
           include: ['test/processes/**/*.test.ts'],
           globalSetup: ['test/setup/built-program.ts', 'test/setup/busybox.ts', 'test/setup/ssh-server.ts'],
           testTimeout: 40_000,
-          maxWorkers: PROCESSORS + 1,
+          // The processes of a test wait for each other.
+          maxWorkers: Math.ceil(PROCESSORS * 1.5),
           sequence: { groupOrder: 1 },
         },
       },

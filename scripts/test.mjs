@@ -29,6 +29,12 @@ const MAX_RERUN_FILES = 4;
 /** @type {string[]} files that failed and then passed; each is a bug to mend */
 const unreliable = [];
 
+let isBuilt = false;
+async function buildOnce() {
+  await progress.step('build', buildProgram);
+  isBuilt = true;
+}
+
 /** @param {readonly string[]} args @returns {Promise<boolean>} whether every test passed */
 function runVitest(args) {
   return new Promise((resolve, reject) => {
@@ -36,7 +42,7 @@ function runVitest(args) {
     const child = spawn(node24(), [vitest, 'run', ...args], {
       cwd: ROOT,
       stdio: 'inherit',
-      env: node24Environment(),
+      env: { ...node24Environment(), ...(isBuilt ? { HOLDFAST_TEST_BUILT: '1' } : {}) },
     });
     child.on('error', reject);
     child.on('close', (code) => resolve(code === 0));
@@ -109,7 +115,7 @@ async function prepareEngine() {
 
 async function runTiers() {
   if (!(await runTier(['unit']))) return;
-  await progress.step('build', buildProgram);
+  await buildOnce();
   await prepareEngine();
   for (const projects of ENGINE_TIERS) {
     if (!(await runTier(projects))) return;
@@ -117,7 +123,7 @@ async function runTiers() {
 }
 
 async function runOnce() {
-  await progress.step('build', buildProgram);
+  await buildOnce();
   await prepareEngine();
   if (!(await runVitest(vitestArguments))) process.exitCode = 1;
 }
