@@ -1,4 +1,5 @@
 import { HoldfastError } from '../../protocol/errors.ts';
+import { literalPattern } from '../../protocol/path-patterns.ts';
 import { ESCAPE, WORKSPACE } from '../../protocol/paths.ts';
 import { sanitize } from '../base/sanitize.ts';
 
@@ -9,9 +10,9 @@ import { sanitize } from '../base/sanitize.ts';
 export function patternOf(path: string): string {
   if (path === WORKSPACE) return '**';
   const relative = path.slice(WORKSPACE.length + 1);
-  if (!relative.includes('*') && !relative.includes(ESCAPE) && relative.trim() === relative) return relative;
+  if (!relative.includes(ESCAPE) && relative.trim() === relative) return literalPattern(relative);
   throw new HoldfastError('not_supported', `${sanitize(path)} cannot be kept by its name`, {
-    why: 'its name is a pattern, begins or ends with a space, or is not UTF-8, and would choose other files',
+    why: 'its name begins or ends with a space, or is not UTF-8',
     next: 'keep the folder that has it, or rename it',
   });
 }

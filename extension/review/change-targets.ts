@@ -33,7 +33,11 @@ export function targetsOf(reviews: OpenReviews, args: readonly unknown[]): Targe
       const isOne = isChange(entry);
       if (!isOne && !isBranch(entry)) continue;
       isWithBranch ||= !isOne;
-      if (entry.review !== review) continue;
+      if (entry.review !== review) {
+        throw new HoldfastError('invalid_params', 'The selection has changes of more than one review', {
+          next: 'decide about those of each review on their own',
+        });
+      }
       for (const file of isOne ? [entry.file] : entry.files) files.set(file.path, file);
     }
     return { review, files: [...files.values()], what: isWithBranch ? 'branch' : 'entries' };

@@ -1,71 +1,35 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import {
-  EventEmitter,
-  ThemeColor,
-  ThemeIcon,
+import { EventEmitter, TreeItemCheckboxState, commands, window } from 'vscode';
+import type {
+  Disposable,
+  Event,
+  TreeCheckboxChangeEvent,
+  TreeDataProvider,
   TreeItem,
-  TreeItemCheckboxState,
-  TreeItemCollapsibleState,
-  commands,
-  window,
+  TreeView,
 } from 'vscode';
-import type { Disposable, Event, TreeCheckboxChangeEvent, TreeDataProvider, TreeView } from 'vscode';
-import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { ReviewFile } from '../../protocol/review.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
-import { formatCount } from '../base/format.ts';
-import { sanitize } from '../base/sanitize.ts';
-import { sessionTitle } from '../sessions/listing.ts';
-import { childrenOf, describeTally, isAllAccepted, sectionsOf } from './change-tree.ts';
+import { childrenOf, describeTally, sectionsOf } from './change-tree.ts';
 import type { Branch } from './change-tree.ts';
+import { MAX_STAYING, idOf, itemOf } from './change-tree-items.ts';
+import type { Node } from './change-tree-items.ts';
 import type { OpenReview } from './open-review.ts';
 import type { OpenReviews } from './open-reviews.ts';
-import { describeChange, describeFlags, isUndecided, needsCare } from './review-model.ts';
-import type { StayingFile } from './will-not-travel.ts';
+import { ShownEntries } from './shown-entries.ts';
 
 const VIEW = 'holdfast.review';
 /** The command of VS Code that opens the view. */
 export const SHOW_TREE = `${VIEW}.focus`;
-const WILL_NOT_TRAVEL = 'Will Not Travel';
-const MAX_STAYING = 500;
-const LABEL_CHARACTERS = 120;
 /** How long a key waits until VS Code reports what is selected. */
 const SELECTION_TIMEOUT_MS = 1_000;
 const SELECTION_POLL_MS = 20;
+/** How long nobody has decided anything before branches are drawn again. */
+const QUIET_MS = 300;
+/** More entries than this are drawn again with all others. */
+const MAX_SINGLE = 200;
+const STATUS_MS = 5_000;
 const { Checked, Unchecked } = TreeItemCheckboxState;
-const { Collapsed, Expanded, None } = TreeItemCollapsibleState;
-
-/** `session`: by it a command finds the host. */
-interface OfReview {
-  readonly review: OpenReview;
-  readonly session: Session;
-}
-/** Several changes: commands decide about all of them. */
-export interface BranchNode extends OfReview {
-  readonly kind: 'branch';
-  readonly branch: Branch;
-  readonly files: readonly ReviewFile[];
-}
-export interface ChangeNode extends OfReview {
-  readonly kind: 'change';
-  readonly id: string;
-  readonly label: string;
-  readonly file: ReviewFile;
-}
-/** Where the window shows more than one review. */
-interface ReviewNode extends OfReview {
-  readonly kind: 'review';
-  readonly files: readonly ReviewFile[];
-}
-interface StayingNode extends OfReview {
-  readonly kind: 'staying';
-}
-interface StayingChangeNode extends OfReview {
-  readonly kind: 'stayingChange';
-  readonly stays: StayingFile;
-}
-type Node = ReviewNode | BranchNode | ChangeNode | StayingNode | StayingChangeNode;
 
 /**
  * The view *Review*: the changes of the open reviews as a tree, with a checkbox for what is accepted. It shows what the reviews
@@ -74,8 +38,19 @@ type Node = ReviewNode | BranchNode | ChangeNode | StayingNode | StayingChangeNo
 export class ChangeTreeView implements TreeDataProvider<Node>, Disposable {
   readonly #reviews: Pick<OpenReviews, 'all' | 'stayingOf'>;
   readonly #owned = new DisposableStore();
-  readonly #changed = this.#owned.add(new EventEmitter<undefined>());
+  readonly #changed = this.#owned.add(new EventEmitter<Node[] | undefined>());
   readonly #view: TreeView<Node>;
+  /** What the entries were made of. */
+  #compared = '';
+  readonly #shown = new ShownEntries<Node>({
+    entriesBelow: (parent) => this.#entriesBelow(parent),
+    looksOf: (node) => looksOf(itemOf(node)),
+    idOf,
+  });
+  /** To be drawn again once the person pauses; undefined stands for the whole tree. */
+  readonly #waiting = new Set<Node | undefined>();
+  #quiet: NodeJS.Timeout | undefined;
+  #toggling: Promise<void> = Promise.resolve();
 
   constructor(reviews: Pick<OpenReviews, 'all' | 'stayingOf'>) {
     this.#reviews = reviews;
@@ -88,38 +63,75 @@ export class ChangeTreeView implements TreeDataProvider<Node>, Disposable {
         manageCheckboxStateManually: true,
       }),
     );
-    this.#owned.add(this.#view.onDidChangeCheckboxState((event) => void this.#toggle(event)));
+    this.#owned.add(
+      this.#view.onDidChangeCheckboxState((event) => {
+        this.#toggling = this.#toggling.then(() => this.#toggle(event));
+      }),
+    );
+    this.#owned.onDispose(() => clearTimeout(this.#quiet));
   }
 
-  get onDidChangeTreeData(): Event<undefined> {
+  get onDidChangeTreeData(): Event<Node[] | undefined> {
     return this.#changed.event;
   }
 
   refresh(): void {
-    const files = this.#reviews.all.flatMap((review) => review.files);
-    this.#view.message = files.length === 0 ? 'The changes are being compared.' : '';
-    this.#view.description = files.length === 0 ? '' : describeTally(files);
+    const { all } = this.#reviews;
+    const files = all.flatMap((review) => review.files);
+    this.#say(files.length === 0 ? 'The changes are being compared.' : '', describeTally(files));
+    const compared = all.map(({ session, review }) =>
+      [session.id, review?.id, review?.base.root, review?.target.root].join(' '),
+    );
+    if (compared.join('\n') === this.#compared) {
+      this.#redraw(this.#shown.update());
+      return;
+    }
+    this.#compared = compared.join('\n');
+    // A click that is on its way is about the entries of before: what it decides is refused if that has changed.
+    this.#shown.forget();
+    this.#waiting.clear();
+    clearTimeout(this.#quiet);
     this.#changed.fire(undefined);
   }
 
-  /** The entries that a key of the view is about: the selected ones where there are several, else the focused one. */
+  /** The entries that a key of the view is about: the selected ones if the focused one is among them, else the focused one. */
   async selected(): Promise<readonly unknown[]> {
     const decidable = (): readonly Node[] =>
       this.#view.selection.filter((node) => 'file' in node || 'files' in node);
-    if (decidable().length > 1) return decidable();
+    const before = decidable();
     // Arrow keys move the focus and leave the selection.
     await commands.executeCommand('list.selectAndPreserveFocus');
     // VS Code reports no selection while it reloads the entries.
     const deadline = performance.now() + SELECTION_TIMEOUT_MS;
     while (this.#view.selection.length === 0 && performance.now() < deadline) await sleep(SELECTION_POLL_MS);
     const found = decidable();
-    if (found.length > 0) return found;
+    if (found.length > 0) return found.every((node) => before.includes(node)) ? before : found;
     throw new HoldfastError('invalid_params', 'No change is selected', {
       next: 'select changes or folders of the review',
     });
   }
 
   getChildren(parent?: Node): Node[] {
+    return this.#shown.entriesBelow(parent);
+  }
+
+  getTreeItem(node: Node): TreeItem {
+    this.#shown.markDrawn(node);
+    return itemOf(node);
+  }
+
+  dispose(): void {
+    this.#owned.dispose();
+  }
+
+  #say(message: string, description: string): void {
+    // Also the same text would be drawn again.
+    if (this.#view.message !== message) this.#view.message = message;
+    const shown = message === '' ? description : '';
+    if (this.#view.description !== shown) this.#view.description = shown;
+  }
+
+  #entriesBelow(parent: Node | undefined): Node[] {
     if (parent === undefined) {
       const { all } = this.#reviews;
       if (all.length > 1)
@@ -147,142 +159,88 @@ export class ChangeTreeView implements TreeDataProvider<Node>, Disposable {
     }
   }
 
-  getTreeItem(node: Node): TreeItem {
-    switch (node.kind) {
-      case 'review':
-        return reviewItem(node);
-      case 'branch':
-        return branchItem(node);
-      case 'change':
-        return changeItem(node);
-      case 'staying':
-        return stayingItem(node, this.#reviews.stayingOf(node.session.id).length);
-      case 'stayingChange':
-        return stayingChangeItem(node);
-    }
-  }
-
-  dispose(): void {
-    this.#owned.dispose();
-  }
-
   #partsOf(review: OpenReview): Node[] {
     const sections = sectionsOf(review.files).map((branch): Node => branchNode(review, branch));
-    const isAny = this.#reviews.stayingOf(review.session.id).length > 0;
-    return isAny ? [...sections, { kind: 'staying', ...of(review) }] : sections;
+    const count = this.#reviews.stayingOf(review.session.id).length;
+    return count === 0 ? sections : [...sections, { kind: 'staying', ...of(review), count }];
+  }
+
+  /** Entries with others below them wait until the person pauses, because of the clicks that `ShownEntries` is about. */
+  #redraw(nodes: readonly (Node | undefined)[]): void {
+    if (nodes.length === 0) return;
+    const isSingle = (node: Node | undefined): node is Node =>
+      node?.kind === 'change' || node?.kind === 'stayingChange';
+    const single = nodes.filter(isSingle);
+    if (single.length > MAX_SINGLE) this.#waiting.add(undefined);
+    else if (single.length > 0) this.#changed.fire(single);
+    for (const node of nodes) if (!isSingle(node)) this.#waiting.add(node);
+    if (this.#waiting.size === 0) return;
+    clearTimeout(this.#quiet);
+    this.#quiet = setTimeout(() => {
+      const waiting = [...this.#waiting].filter((node) => node !== undefined);
+      const isAll = this.#waiting.has(undefined);
+      this.#waiting.clear();
+      this.#changed.fire(isAll ? undefined : waiting);
+    }, QUIET_MS);
   }
 
   /** By the commands, so that they ask, refuse and explain as everywhere. Then the checkbox shows what was decided. */
   async #toggle({ items }: TreeCheckboxChangeEvent<Node>): Promise<void> {
     const nodesTo = (wanted: TreeItemCheckboxState): Node[] =>
       items.filter(([, state]) => state === wanted).map(([node]) => node);
-    try {
-      const [accepted, withdrawn] = [nodesTo(Checked), nodesTo(Unchecked)];
-      if (accepted.length > 0) await commands.executeCommand('holdfast.acceptChange', ...accepted);
-      if (withdrawn.length > 0) await commands.executeCommand('holdfast.withdrawDecision', ...withdrawn);
-    } finally {
-      this.refresh();
+    const [accepted, withdrawn] = [nodesTo(Checked), nodesTo(Unchecked)];
+    if (accepted.length > 0) await commands.executeCommand('holdfast.acceptChange', ...accepted);
+    if (withdrawn.length > 0) await commands.executeCommand('holdfast.withdrawDecision', ...withdrawn);
+    if (this.#owned.isDisposed) return;
+    if (items.length === 0) {
+      // VS Code has drawn a mark, and does not say where.
+      window.setStatusBarMessage('The changes were being drawn again: click once more', STATUS_MS);
+      this.#redraw([undefined]);
+      return;
     }
+    this.refresh();
+    // VS Code has drawn what the person wanted.
+    this.#redraw(
+      items
+        .filter(([node, wanted]) => isChecked(itemOf(node)) !== (wanted === Checked))
+        .map(([node]) => node),
+    );
   }
 }
 
-function of(review: OpenReview): OfReview {
+function of(review: OpenReview): Pick<Node, 'review' | 'session'> {
   return { review, session: review.session };
 }
 
-function branchNode(review: OpenReview, branch: Branch): BranchNode {
+function branchNode(review: OpenReview, branch: Branch): Node {
   return { kind: 'branch', ...of(review), branch, files: branch.files };
 }
 
-function idOf({ session }: OfReview, ...parts: string[]): string {
-  return [session.id, ...parts].join(' ');
+function isChecked({ checkboxState }: TreeItem): boolean {
+  const state = typeof checkboxState === 'object' ? checkboxState.state : checkboxState;
+  return state === Checked;
 }
 
-function checkbox(isChecked: boolean, name: string): NonNullable<TreeItem['checkboxState']> {
-  const tooltip = isChecked ? 'Accepted. Uncheck to withdraw that.' : 'Check to accept.';
-  return {
-    state: isChecked ? Checked : Unchecked,
+/** Equal for items that look the same. */
+function looksOf({
+  label,
+  description,
+  iconPath,
+  contextValue,
+  tooltip,
+  resourceUri,
+  ...item
+}: TreeItem): string {
+  const { checkboxState, accessibilityInformation } = item;
+  const uri = resourceUri?.toString();
+  return JSON.stringify([
+    label,
+    description,
+    iconPath,
+    contextValue,
     tooltip,
-    accessibilityInformation: { label: `${isChecked ? 'Accepted' : 'Not accepted'}: ${name}` },
-  };
-}
-
-function reviewItem(node: ReviewNode): TreeItem {
-  const name = sanitize(sessionTitle(node.session), LABEL_CHARACTERS);
-  const item = new TreeItem(name, Expanded);
-  item.id = idOf(node);
-  item.description = describeTally(node.review.files);
-  item.iconPath = new ThemeIcon('git-compare');
-  item.contextValue = 'review';
-  item.accessibilityInformation = { label: `Review of ${name}, ${item.description}` };
-  return item;
-}
-
-function branchItem(node: BranchNode): TreeItem {
-  const { branch, files } = node;
-  const name = sanitize(branch.label, LABEL_CHARACTERS);
-  const item = new TreeItem(name, branch.isOpen ? Expanded : Collapsed);
-  item.id = idOf(node, branch.id);
-  item.description = describeTally(files);
-  // Fixed: an icon by the name would be the agent's choice.
-  if (branch.what === 'folder') item.iconPath = new ThemeIcon('folder');
-  item.contextValue = 'changes';
-  item.tooltip = `${sanitize(branch.label)}: ${item.description}`;
-  item.checkboxState = checkbox(isAllAccepted(files), name);
-  item.accessibilityInformation = { label: `${name}, ${item.description}` };
-  return item;
-}
-
-function changeItem(node: ChangeNode): TreeItem {
-  const { review, file, label } = node;
-  const name = sanitize(label === '' ? 'workspace' : label, LABEL_CHARACTERS);
-  const item = new TreeItem(name, None);
-  item.id = idOf(node, node.id);
-  // For the letter of the change, from the same source as in the list of the source control.
-  item.resourceUri = review.uriOf(file, 'target');
-  item.description = describeFlags(file);
-  item.iconPath = iconOf(file);
-  item.contextValue = `change ${file.state}`;
-  const what = describeChange(file);
-  item.tooltip = sanitize(`${file.path}: ${what}`, 1_000);
-  item.checkboxState = checkbox(file.state === 'accepted', name);
-  item.accessibilityInformation = { label: `${name}, ${sanitize(what)}` };
-  item.command = { command: 'holdfast.openChange', title: 'Open Change', arguments: [node] };
-  return item;
-}
-
-function iconOf(file: ReviewFile): ThemeIcon {
-  if (file.state === 'rejected') return new ThemeIcon('circle-slash');
-  if (isUndecided(file) && needsCare(file))
-    return new ThemeIcon('warning', new ThemeColor('list.warningForeground'));
-  // By the icons of the person's theme.
-  return ThemeIcon.File;
-}
-
-function stayingItem(node: StayingNode, count: number): TreeItem {
-  const item = new TreeItem(WILL_NOT_TRAVEL, Collapsed);
-  item.id = idOf(node, 'staying');
-  const isAll = count <= MAX_STAYING;
-  item.description = isAll ? String(count) : `the first ${MAX_STAYING} of ${count}`;
-  item.tooltip = 'A handoff leaves these behind, or asks for them separately, also if you accept them.';
-  item.accessibilityInformation = { label: `${WILL_NOT_TRAVEL}, ${formatCount(count, 'change')}` };
-  return item;
-}
-
-function stayingChangeItem(node: StayingChangeNode): TreeItem {
-  const { review, session, stays } = node;
-  const { file, why } = stays;
-  const name = sanitize(file.path.split('/').slice(2).join('/'), LABEL_CHARACTERS);
-  const item = new TreeItem(name, None);
-  item.id = idOf(node, 'staying', file.path);
-  item.description = sanitize(why);
-  item.iconPath = new ThemeIcon('circle-slash');
-  item.tooltip = sanitize(`${file.path} stays behind at a handoff: ${why}`, 1_000);
-  item.accessibilityInformation = { label: `${name} stays behind: ${sanitize(why)}` };
-  item.command = {
-    command: 'holdfast.openChange',
-    title: 'Open Change',
-    arguments: [{ review, session, file }],
-  };
-  return item;
+    uri,
+    checkboxState,
+    accessibilityInformation,
+  ]);
 }

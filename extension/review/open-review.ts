@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { EventEmitter, StatusBarAlignment, scm, window } from 'vscode';
 import type {
   Disposable,
@@ -52,6 +53,8 @@ export class OpenReview implements Disposable {
   readonly #groups: Readonly<Record<ReviewGroup, SourceControlResourceGroup>>;
   #review: Review | undefined;
   #files: readonly ReviewFile[] = [];
+  /** By path, of `#files`. */
+  #resources = new Map<string, ChangeResource>();
   /** The agent has worked since the target was made. */
   #isOutdated = false;
   #loading: Promise<void> | undefined;
@@ -136,9 +139,7 @@ export class OpenReview implements Disposable {
   /** Gets the changes and the decisions from the supervisor. Errors: `not_found` if no review is open. */
   async reload(): Promise<void> {
     this.#isLoadWanted = true;
-    this.#loading ??= this.#loadWhileWanted().finally(() => {
-      this.#loading = undefined;
-    });
+    this.#loading ??= this.#loadWhileWanted();
     await this.#loading;
   }
 
@@ -147,9 +148,13 @@ export class OpenReview implements Disposable {
   }
 
   async #loadWhileWanted(): Promise<void> {
-    while (this.#isLoadWanted && !this.#owned.isDisposed) {
-      this.#isLoadWanted = false;
-      await this.#load();
+    try {
+      while (this.#isLoadWanted && !this.#owned.isDisposed) {
+        this.#isLoadWanted = false;
+        await this.#load();
+      }
+    } finally {
+      this.#loading = undefined;
     }
   }
 
@@ -173,12 +178,27 @@ export class OpenReview implements Disposable {
 
   #show(review: Review, files: readonly ReviewFile[]): void {
     if (this.#owned.isDisposed) return;
+    // A decision of this window is read twice, for its answer and for its event: VS Code loses clicks on what it draws again.
+    if (isDeepStrictEqual([review, files], [this.#review, this.#files])) {
+      this.#showStatus();
+      return;
+    }
     this.#review = review;
     this.#files = files;
+    const known = this.#resources;
+    this.#resources = new Map(
+      files.map((file) => {
+        const resource = known.get(file.path);
+        return [
+          file.path,
+          isDeepStrictEqual(resource?.file, file) && resource ? resource : this.#resource(file),
+        ];
+      }),
+    );
     for (const key of GROUPS) {
-      this.#groups[key].resourceStates = files
-        .filter((file) => groupOf(file) === key)
-        .map((file) => this.#resource(file));
+      this.#groups[key].resourceStates = [...this.#resources.values()].filter(
+        ({ file }) => groupOf(file) === key,
+      );
     }
     this.#showStatus();
     this.#changed.fire(undefined);

@@ -4,7 +4,7 @@ import type { Memento } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Decision, ReviewAction, Verdict } from '../../protocol/review.ts';
-import { REVIEW_LIMITS, ReviewBaseSchema } from '../../protocol/review.ts';
+import { ReviewBaseSchema } from '../../protocol/review.ts';
 import { formatCount } from '../base/format.ts';
 import { notifyProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
@@ -25,6 +25,8 @@ import type { OpenReview } from './open-review.ts';
 import type { OpenReviews } from './open-reviews.ts';
 import { chooseBase } from './review-since.ts';
 import type { ChosenBase } from './review-since.ts';
+import { inParts, sendParts } from './send-decisions.ts';
+import type { Part } from './send-decisions.ts';
 import { hunkAt, inReviewOrder, isUndecided, partsIn } from './review-model.ts';
 
 const STATUS_MS = 5_000;
@@ -230,7 +232,7 @@ export class ReviewCommands {
       return 0;
     }
     if (typeof target !== 'string' && !(await confirmMany(left, verdict))) return undefined;
-    return this.#send(review, verdict, { all });
+    return this.#send(review, verdict, [{ all }]);
   }
 
   async #undo(target: unknown): Promise<number | undefined> {
@@ -258,30 +260,26 @@ export class ReviewCommands {
     return sent;
   }
 
-  async #decide(review: OpenReview, verdict: ReviewAction, decisions: readonly Decision[]): Promise<number> {
-    let decided = 0;
-    for (let from = 0; from < decisions.length; from += REVIEW_LIMITS.decisions) {
-      const part = decisions.slice(from, from + REVIEW_LIMITS.decisions);
-      decided += await this.#send(review, verdict, { decisions: part });
-    }
-    return decided;
+  #decide(review: OpenReview, verdict: ReviewAction, decisions: readonly Decision[]): Promise<number> {
+    return this.#send(review, verdict, inParts(decisions));
   }
 
-  async #send(
-    review: OpenReview,
-    verdict: ReviewAction,
-    what: { readonly decisions: Decision[] } | { readonly all: ReviewPosition },
-  ): Promise<number> {
-    const request = { session: review.session.id, verdict, ...what, opId: randomUUID() };
+  /** In a request for each part. Returns how many were decided. Errors say how many were decided before them. */
+  async #send(review: OpenReview, verdict: ReviewAction, parts: readonly Part[]): Promise<number> {
+    const session = review.session.id;
+    const wasOpen = review.files.some(isUndecided);
+    const say = (count: number): string => `${formatCount(count, 'change')} ${DONE[verdict]}`;
     try {
-      const { decided } = await this.#connection.call('review/decide', request);
-      const isLast = review.files.some(isUndecided);
+      const count = await sendParts(parts, say, async (part) => {
+        const request = { session, verdict, ...part, opId: randomUUID() };
+        return (await this.#connection.call('review/decide', request)).decided;
+      });
       await review.reload();
-      this.#showDone(review, `${formatCount(decided, 'change')} ${DONE[verdict]}`, isLast);
-      return decided;
+      this.#showDone(review, say(count), wasOpen);
+      return count;
     } catch (error) {
-      // What the person sees is older than what the supervisor has.
-      if (HoldfastError.from(error).code === 'conflict') await review.reload().catch(() => undefined);
+      // What the person sees may be older than what the supervisor has.
+      await review.reload().catch(() => undefined);
       throw error;
     }
   }
@@ -319,12 +317,6 @@ export class ReviewCommands {
   #pick(target: unknown, title: string): Promise<Session | undefined> {
     return pickSession(this.#sessions, target ?? onlySessionInWindow(), { title });
   }
-}
-
-/** A review at one of its revisions. */
-interface ReviewPosition {
-  readonly review: string;
-  readonly revision: number;
 }
 
 function titleOf(session: Session): string {

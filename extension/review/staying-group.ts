@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { SourceControlResourceGroup, SourceControlResourceState } from 'vscode';
 import { type RawPath, toBytes } from '../../project/raw-path.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
@@ -26,7 +27,7 @@ export interface StayingGroupOptions {
   readonly review: OpenReview;
   /** Whether the window still shows the review: its groups go with it. */
   readonly isShown: () => boolean;
-  /** After each look. */
+  /** When there are others than before. */
   readonly onShown: () => void;
 }
 
@@ -69,6 +70,7 @@ export class StayingGroup {
   }
 
   #show(staying: readonly StayingFile[]): void {
+    if (isDeepStrictEqual(staying, this.#files)) return;
     this.#files = staying;
     const isAll = staying.length <= MAX_LISTED;
     this.#group.label = isAll

@@ -298,8 +298,11 @@ export class ReviewDecisions {
       const begun = operations.begin({ opId, kind, sessionId: row.sessionId, data });
       if ('replay' in begun) throw new HoldfastError('conflict', 'The request is still running');
       for (const { unit, to } of changes) rows.decide(row.id, unit.key, unit.id, to);
-      rows.update(row.id, { revision, acceptedRoot: null, updatedAt: now() });
-      record(revision);
+      // Where nothing is decided, no view is outdated, and there is nothing to undo.
+      if (changes.length > 0) {
+        rows.update(row.id, { revision, acceptedRoot: null, updatedAt: now() });
+        record(revision);
+      }
       if (writing.length === 0) operations.finish(begun.operation, result);
       return writing.length === 0 ? null : begun.operation;
     });

@@ -102,10 +102,14 @@ describe('the document of a file', () => {
 describe('the choice of files', () => {
   test('names a path and what is below it, and nothing else', () => {
     expect(patternOf('/workspace')).toBe('**');
-    for (const path of ['a.txt', 'd/e', '[x]', 'a?b', '-x', '.git'])
-      expect(matchesPattern(patternOf(`/workspace/${path}`), path)).toBe(true);
-    expect(matchesPattern(patternOf('/workspace/[ab]'), 'a')).toBe(false);
-    for (const path of ['*', 'a*b', 'd/**/e', '\u241bff', ' a', 'a '])
+    const odd = ['*', '**', 'a*b', 'd/**/e', 'a\\b', 'a\\*', '\\', 'a\\\\*'];
+    const all = ['a.txt', 'd/e', '[x]', 'a?b', '-x', '.git', 'a', 'axb', 'd/x/e', ...odd];
+    for (const path of all) {
+      const pattern = patternOf(`/workspace/${path}`);
+      expect(all.filter((one) => matchesPattern(pattern, one))).toEqual([path]);
+      expect(matchesPattern(pattern, `${path}/below`)).toBe(true);
+    }
+    for (const path of ['\u241bff', ' a', 'a '])
       expect(() => patternOf(`/workspace/${path}`), path).toThrow('cannot be kept by its name');
   });
 

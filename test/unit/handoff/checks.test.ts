@@ -58,6 +58,11 @@ test('a pattern names files, folders and stars; an empty one nothing', () => {
   expect(matchesPattern('**/*.ts', 'a/b/c.ts')).toBe(true);
   expect(matchesPattern('*.ts', 'a/c.ts')).toBe(false);
   expect(matchesPattern('**', 'a/b')).toBe(true);
+  expect(matchesPattern(String.raw`\*.ts`, '*.ts')).toBe(true);
+  expect(matchesPattern(String.raw`\*.ts`, 'a.ts')).toBe(false);
+  expect(matchesPattern(String.raw`d\*/*.ts`, 'd*/a.ts')).toBe(true);
+  // A backslash before any other character is one.
+  expect(matchesPattern(String.raw`a\b*`, String.raw`a\bc`)).toBe(true);
   expect(matchesPattern(`${'*a'.repeat(60)}b`, 'a'.repeat(250))).toBe(false);
 });
 

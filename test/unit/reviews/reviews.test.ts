@@ -286,7 +286,8 @@ describe('withdrawing', () => {
     expect(at.workspace.written.get('/workspace/made')).toBe('made\n');
     expect(await at.read('a', 'accepted')).toBe(BEFORE.a);
     // What nobody decided stays as it is, and is not counted.
-    expect((await at.decide('withdraw', 'a')).decided).toBe(0);
+    const nothing = await at.decide('withdraw', 'a');
+    expect([nothing.decided, nothing.review.revision]).toEqual([0, review.revision]);
     at.restart();
     expect(await at.decisions().undo(at.session(), undefined)).toMatchObject({
       verdict: 'withdraw',
