@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { ContentSchema } from './contents.ts';
 import { TurnIdSchema } from './ids.ts';
+import { eventType } from './event-type.ts';
 
 export const AuthorSchema = z.enum(['person', 'agent', 'supervisor']);
 export type Author = z.infer<typeof AuthorSchema>;
@@ -60,94 +61,122 @@ export type AnsweredBy = z.infer<typeof AnsweredBySchema>;
 
 export const AGENT_EVENTS = {
   /** The agent's process is connected, and it has a conversation. */
-  'agent.connected': z.object({
-    turnId: TurnIdSchema,
-    name: bounded(200),
-    version: bounded(100),
-    /** The agent's own id of the conversation. */
-    conversationId: bounded(500),
-    how: ContinuationSchema,
-    /** Why its own memory could not be used, for `handover`. */
-    why: bounded(2000).nullable(),
-  }),
+  'agent.connected': eventType(
+    z.object({
+      turnId: TurnIdSchema,
+      name: bounded(200),
+      version: bounded(100),
+      /** The agent's own id of the conversation. */
+      conversationId: bounded(500),
+      how: ContinuationSchema,
+      /** Why its own memory could not be used, for `handover`. */
+      why: bounded(2000).nullable(),
+    }),
+  ),
   /**
    * A message, stored in one piece when the agent goes on to something else, or after a while: then the same `message`
    * continues in a further event.
    */
-  'agent.message': z.object({
-    turnId: TurnIdSchema,
-    /** Names the message within its turn, from 1. */
-    message: z.number().int().positive(),
-    role: z.enum(['agent', 'thought']),
-    content: ContentSchema.nullable(),
-  }),
+  'agent.message': eventType(
+    z.object({
+      turnId: TurnIdSchema,
+      /** Names the message within its turn, from 1. */
+      message: z.number().int().positive(),
+      role: z.enum(['agent', 'thought']),
+      content: ContentSchema.nullable(),
+    }),
+    { isStreamed: true },
+  ),
   /** The whole plan; replaces the one before. The content is the JSON of its entries. */
-  'agent.plan': z.object({ turnId: TurnIdSchema, content: ContentSchema.nullable() }),
+  'agent.plan': eventType(z.object({ turnId: TurnIdSchema, content: ContentSchema.nullable() }), {
+    isStreamed: true,
+  }),
   /** The whole state of a tool call; replaces what an earlier event of the same `call` said. */
-  'agent.tool': z.object({
-    turnId: TurnIdSchema,
-    /** The agent's id of the call. */
-    call: bounded(200),
-    kind: ToolKindSchema,
-    status: ToolStatusSchema,
-    title: bounded(500),
-    locations: z.array(ToolLocationSchema).max(32),
-    /** JSON: the input, the diffs and the output. Null where the agent gave none. */
-    content: ContentSchema.nullable(),
-  }),
+  'agent.tool': eventType(
+    z.object({
+      turnId: TurnIdSchema,
+      /** The agent's id of the call. */
+      call: bounded(200),
+      kind: ToolKindSchema,
+      status: ToolStatusSchema,
+      title: bounded(500),
+      locations: z.array(ToolLocationSchema).max(32),
+      /** JSON: the input, the diffs and the output. Null where the agent gave none. */
+      content: ContentSchema.nullable(),
+    }),
+    { isStreamed: true },
+  ),
   /** A setting of the agent, such as its mode or model, has a new value. */
-  'agent.option': z.object({
-    turnId: TurnIdSchema.nullable(),
-    option: bounded(200),
-    value: bounded(500),
-    by: z.enum(['agent', 'person']),
-  }),
+  'agent.option': eventType(
+    z.object({
+      turnId: TurnIdSchema.nullable(),
+      option: bounded(200),
+      value: bounded(500),
+      by: z.enum(['agent', 'person']),
+    }),
+    { isInManifests: true },
+  ),
   /** A person has chosen a value of a setting. It is set at once in a turn, else with the next prompt; then `agent.option` says so. */
-  'agent.chosen': z.object({
-    option: bounded(200),
-    value: bounded(200),
-    by: AnsweredBySchema,
-  }),
+  'agent.chosen': eventType(
+    z.object({
+      option: bounded(200),
+      value: bounded(200),
+      by: AnsweredBySchema,
+    }),
+  ),
   /** What the agent reports about its use, since its conversation began. Null: not reported. */
-  'agent.usage': z.object({
-    turnId: TurnIdSchema,
-    contextUsed: count.nullable(),
-    contextSize: count.nullable(),
-    inputTokens: count.nullable(),
-    outputTokens: count.nullable(),
-    totalTokens: count.nullable(),
-    cost: z.object({ amount: z.number().nonnegative(), currency: bounded(10) }).nullable(),
-  }),
+  'agent.usage': eventType(
+    z.object({
+      turnId: TurnIdSchema,
+      contextUsed: count.nullable(),
+      contextSize: count.nullable(),
+      inputTokens: count.nullable(),
+      outputTokens: count.nullable(),
+      totalTokens: count.nullable(),
+      cost: z.object({ amount: z.number().nonnegative(), currency: bounded(10) }).nullable(),
+    }),
+    { isStreamed: true },
+  ),
   /** Something that a person should know about the agent: it broke the protocol, or something was left out. */
-  'agent.notice': z.object({ turnId: TurnIdSchema.nullable(), code: bounded(100), text: bounded(2000) }),
+  'agent.notice': eventType(
+    z.object({ turnId: TurnIdSchema.nullable(), code: bounded(100), text: bounded(2000) }),
+  ),
 
   /** The agent waits for a person. The content is the JSON of the tool call as the agent described it. */
-  'permission.asked': z.object({
-    permissionId: PermissionIdSchema,
-    turnId: TurnIdSchema,
-    call: bounded(200).nullable(),
-    kind: ToolKindSchema,
-    title: bounded(500),
-    options: z.array(PermissionOptionSchema).max(16),
-    content: ContentSchema.nullable(),
-  }),
+  'permission.asked': eventType(
+    z.object({
+      permissionId: PermissionIdSchema,
+      turnId: TurnIdSchema,
+      call: bounded(200).nullable(),
+      kind: ToolKindSchema,
+      title: bounded(500),
+      options: z.array(PermissionOptionSchema).max(16),
+      content: ContentSchema.nullable(),
+    }),
+    { isInManifests: true },
+  ),
   /** `option` is null when the turn ended before anybody answered. */
-  'permission.answered': z.object({
-    permissionId: PermissionIdSchema,
-    turnId: TurnIdSchema,
-    option: PermissionOptionSchema.nullable(),
-    by: AnsweredBySchema,
-  }),
+  'permission.answered': eventType(
+    z.object({
+      permissionId: PermissionIdSchema,
+      turnId: TurnIdSchema,
+      option: PermissionOptionSchema.nullable(),
+      by: AnsweredBySchema,
+    }),
+    { isInManifests: true },
+  ),
 
   /**
    * From here on the agent knows nothing of the conversation before but the session's memory, in this version. The next
    * `agent.connected` begins a conversation of its own.
    */
-  'conversation.started-over': z.object({ memory: z.number().int().positive().nullable() }),
+  'conversation.started-over': eventType(z.object({ memory: z.number().int().positive().nullable() })),
   /** The session's memory has a new version. */
-  'memory.changed': z.object({
-    version: z.number().int().positive(),
-    author: AuthorSchema,
-    content: ContentSchema.nullable(),
-  }),
+  'memory.changed': eventType(
+    z.object({
+      version: z.number().int().positive(),
+      author: AuthorSchema,
+      content: ContentSchema.nullable(),
+    }),
+  ),
 } as const;

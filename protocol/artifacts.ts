@@ -3,6 +3,7 @@ import { ProfileNameSchema } from './profile.ts';
 import { ArtifactIdSchema, SessionIdSchema, SessionRefSchema, SnapshotIdSchema } from './ids.ts';
 import { EnvelopeSchema } from './manifest.ts';
 import { PATH_LIMITS, parsePath } from './paths.ts';
+import { eventType } from './event-type.ts';
 
 export const ARTIFACT_LIMITS = {
   /** Files of one artifact, their bytes together, and the characters of their paths. */
@@ -63,14 +64,16 @@ export type Artifact = z.infer<typeof ArtifactSchema>;
 
 /** A person kept a result of the session. */
 export const ARTIFACT_EVENTS = {
-  'artifact.created': z.object({
-    artifactId: ArtifactIdSchema,
-    kind: ArtifactKindSchema,
-    snapshot: SnapshotIdSchema,
-    files: count,
-    bytes: count,
-    sha256: hash,
-  }),
+  'artifact.created': eventType(
+    z.object({
+      artifactId: ArtifactIdSchema,
+      kind: ArtifactKindSchema,
+      snapshot: SnapshotIdSchema,
+      files: count,
+      bytes: count,
+      sha256: hash,
+    }),
+  ),
 } as const;
 
 /**

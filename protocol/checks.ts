@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { ContentSchema } from './contents.ts';
 import { SessionRefSchema } from './ids.ts';
 import { ReviewIdSchema } from './review.ts';
+import { eventType } from './event-type.ts';
 
 export const CHECK_LIMITS = {
   /** Bytes of a check's output that are kept: the first ones and the last ones. */
@@ -53,7 +54,9 @@ export const CheckResultSchema = z.object(checkResult);
 export type CheckResult = z.infer<typeof CheckResultSchema>;
 
 /** A check has ended by itself. One that was cancelled, or whose sandbox was lost, has no result. */
-export const CHECK_EVENTS = { 'check.ended': CheckResultSchema } as const;
+export const CHECK_EVENTS = {
+  'check.ended': eventType(CheckResultSchema, { isInManifests: true }),
+} as const;
 
 /** client → supervisor. Part of METHODS. */
 export const CHECK_METHODS = {

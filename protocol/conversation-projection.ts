@@ -1,6 +1,7 @@
 import type { Content } from './contents.ts';
 import { CONVERSATION_LIMITS, type ProjectedItem } from './conversation.ts';
 import type { SessionEvent } from './entities.ts';
+import { noteOf, turnOf } from './event-facts.ts';
 import { type EventEntry, contentOf, parseEvent } from './events.ts';
 
 /** The newest item that was stored under a key; undefined for none. */
@@ -192,8 +193,12 @@ function beside(step: Step, entry: EventEntry): readonly ItemChange[] {
     }
     case 'conversation.started-over':
       return [{ key: 'started-over', item: { ...mark(), mark: 'started-over', memory: entry.data.memory } }];
-    default:
-      return [];
+    default: {
+      const note = noteOf(entry);
+      if (note === null) return [];
+      const { icon, text, isWarning } = note;
+      return one({ ...mark(turnOf(entry)), mark: 'note', icon, note: cut(text, MAX_TEXT), isWarning });
+    }
   }
 }
 

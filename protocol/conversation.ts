@@ -172,6 +172,13 @@ const MarkItemSchema = z.discriminatedUnion('mark', [
     author: z.enum(['person', 'agent', 'supervisor']),
   }),
   mark.extend({ mark: z.literal('started-over'), memory: count.nullable() }),
+  /** An event that has nothing to click. `icon`: a codicon. */
+  mark.extend({
+    mark: z.literal('note'),
+    icon: z.string().regex(/^[a-z-]{1,40}$/),
+    note: z.string(),
+    isWarning: z.boolean(),
+  }),
   /** A check ended. Its output is the content. */
   mark.extend({
     mark: z.literal('check'),

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { SessionRefSchema, TimeSchema } from './entities.ts';
 import { canonicalizeHost, formatHost, splitAuthority } from './host-name.ts';
+import { eventType } from './event-type.ts';
 
 /** Where programs in a sandbox reach the proxy: a listener on the sandbox's loopback interface. */
 export const EGRESS_PROXY = { host: '127.0.0.1', port: 3128 } as const;
@@ -200,15 +201,26 @@ export const EgressEventSchema = z.object({
 export type EgressEvent = z.infer<typeof EgressEventSchema>;
 
 export const EGRESS_EVENTS = {
-  egress: EgressEventSchema,
-  'policy.changed': z.object({
-    action: z.enum(['allow', 'deny']),
-    host: z.string(),
-    scope: RuleScopeSchema,
-    /** As in `EgressRuleSchema`. */
-    tcp: z.literal(true).optional(),
-    ech: z.literal('allow').optional(),
+  egress: eventType(EgressEventSchema, {
+    isInManifests: true,
+    line: ({ decision, method, host, port, reason, count }) => {
+      const why = reason === null ? '' : ` (${reason})`;
+      const times = count === 1 ? '' : ` × ${count}`;
+      return `${decision} ${method} ${host}:${port}${why}${times}`;
+    },
+    transcript: ({ decision, host, port }) =>
+      decision === 'denied' ? `Denied access to ${host}:${port}` : null,
   }),
+  'policy.changed': eventType(
+    z.object({
+      action: z.enum(['allow', 'deny']),
+      host: z.string(),
+      scope: RuleScopeSchema,
+      /** As in `EgressRuleSchema`. */
+      tcp: z.literal(true).optional(),
+      ech: z.literal('allow').optional(),
+    }),
+  ),
 } as const;
 
 const change = z.object({

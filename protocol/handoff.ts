@@ -3,6 +3,7 @@ import { ProjectOriginSchema } from './deploy.ts';
 import { SessionIdSchema, SessionRefSchema, SnapshotIdSchema } from './ids.ts';
 import { PATH_LIMITS } from './paths.ts';
 import { ReviewIdSchema } from './review.ts';
+import { eventType } from './event-type.ts';
 
 export const HANDOFF_LIMITS = {
   /** Changed files of one handoff. */
@@ -91,9 +92,9 @@ const step = z.object({
 
 /** A person approved a handoff, before anything was written; it was made; it was undone. */
 export const HANDOFF_EVENTS = {
-  'handoff.approved': step,
-  'handoff.made': step,
-  'handoff.undone': step,
+  'handoff.approved': eventType(step, { isInManifests: true }),
+  'handoff.made': eventType(step, { isInManifests: true }),
+  'handoff.undone': eventType(step, { isInManifests: true }),
 } as const;
 
 /** client → supervisor. Part of METHODS. The client applies a handoff: the repository is the person's. */

@@ -13,6 +13,7 @@ import {
 import { OpenPortsSchema } from './open-ports.ts';
 import { ReviewIdSchema } from './review.ts';
 import { TurnKindSchema } from './turn-kinds.ts';
+import { eventType } from './event-type.ts';
 
 /** Characters of an envelope in a file. */
 export const ENVELOPE_CHARACTERS = 2 ** 20;
@@ -229,12 +230,14 @@ export function statementOf(predicate: Manifest, subject: ManifestStatement['sub
 
 /** A manifest was made and is kept: the content is its envelope. */
 export const MANIFEST_EVENTS = {
-  'manifest.made': z.object({
-    manifestId: ManifestIdSchema,
-    handoffId: HandoffIdSchema,
-    keyId: hash,
-    content: ContentSchema.nullable(),
-  }),
+  'manifest.made': eventType(
+    z.object({
+      manifestId: ManifestIdSchema,
+      handoffId: HandoffIdSchema,
+      keyId: hash,
+      content: ContentSchema.nullable(),
+    }),
+  ),
 } as const;
 
 export const KeptManifestSchema = z.object({

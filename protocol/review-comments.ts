@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { OpIdSchema, TimeSchema } from './entities.ts';
 import { WorkspacePathSchema } from './files.ts';
 import { SessionRefSchema, TurnIdSchema } from './ids.ts';
+import { eventType } from './event-type.ts';
 
 export const COMMENT_LIMITS = {
   /** Characters of a comment. */
@@ -41,10 +42,12 @@ export type ReviewComment = z.infer<typeof ReviewCommentSchema>;
 
 /** The comments of a session are others now; `comments` are those that were added, removed or sent. Their text is no part of it. */
 export const REVIEW_COMMENT_EVENTS = {
-  'review.commented': z.object({
-    what: z.enum(['added', 'removed', 'sent']),
-    comments: z.array(CommentIdSchema).max(COMMENT_LIMITS.comments),
-  }),
+  'review.commented': eventType(
+    z.object({
+      what: z.enum(['added', 'removed', 'sent']),
+      comments: z.array(CommentIdSchema).max(COMMENT_LIMITS.comments),
+    }),
+  ),
 } as const;
 
 const session = z.object({ session: SessionRefSchema });

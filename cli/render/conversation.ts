@@ -130,6 +130,8 @@ function mark(item: Item<'mark'>): string {
       const on = item.of === 'accepted' ? ' on the accepted files' : '';
       return `check ${sanitizeLine(item.name)} ${how}${on} after ${formatDuration(item.ms)}`;
     }
+    case 'note':
+      return sanitizeLine(item.note);
     case 'started-over':
       return 'the agent started over, with the memory of the session';
   }

@@ -1,4 +1,5 @@
 import type { SessionEvent } from '../../protocol/entities.ts';
+import { lineOf } from '../../protocol/event-facts.ts';
 import { parseEvent } from '../../protocol/events.ts';
 import type { EventEntry } from '../../protocol/events.ts';
 
@@ -32,14 +33,10 @@ function withBlock(line: string, block: string | undefined): Summary {
 function summarize(entry: EventEntry, text: string | undefined): Summary {
   const { type, data } = entry;
   switch (type) {
-    case 'session.status':
-      return { line: `${data.from} → ${data.to} (${data.why})` };
     case 'turn.queued':
       return withBlock(`${data.turnId}  ${data.kind}, ${data.inputBytes} bytes`, text ?? data.preview);
     case 'turn.edited':
       return withBlock(`${data.turnId}  ${data.inputBytes} bytes`, text ?? data.preview);
-    case 'turn.started':
-      return { line: `${data.turnId}  ${data.case}` };
     case 'turn.output':
       return {
         line: `${data.turnId}  ${data.stream}, ${data.bytes} bytes from ${data.offset}`,
@@ -52,25 +49,9 @@ function summarize(entry: EventEntry, text: string | undefined): Summary {
       const block = data.error?.traceback ?? text ?? (output === null ? undefined : JSON.stringify(output));
       return withBlock(end + why, block);
     }
-    case 'snapshot.created': {
-      const what = data.label ?? data.reason.replace('-', ' ');
-      return { line: `${data.snapshotId}  ${what}: ${data.files} files, ${data.changedFiles} changed` };
-    }
-    case 'egress': {
-      const why = data.reason === null ? '' : ` (${data.reason})`;
-      const times = data.count === 1 ? '' : ` × ${data.count}`;
-      return { line: `${data.decision} ${data.method} ${data.host}:${data.port}${why}${times}` };
-    }
     default:
-      return { line: fields(data) };
+      return { line: lineOf(entry) };
   }
-}
-
-function fields(data: object): string {
-  return Object.entries(data)
-    .filter(([, value]) => value !== null && value !== undefined)
-    .map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`)
-    .join(' ');
 }
 
 function indent(text: string): string {

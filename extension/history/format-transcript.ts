@@ -1,5 +1,6 @@
 import type { Attachment } from '../../protocol/attachments.ts';
 import type { SessionEvent } from '../../protocol/entities.ts';
+import { transcriptOf } from '../../protocol/event-facts.ts';
 import { parseEvent } from '../../protocol/events.ts';
 import type { EventEntry } from '../../protocol/events.ts';
 import { formatDuration } from '../base/format.ts';
@@ -27,10 +28,6 @@ export function formatTranscript(event: SessionEvent, text?: string): string {
       // The end of the turn shows its result.
       if (data.stream === 'result') return '';
       return transcriptOfOutput(data, text ?? data.text);
-    case 'turn.restarted':
-      return '\n— The sandbox was lost; the turn restarts in a new one\n';
-    case 'turn.cancelling':
-      return '\n— Cancelling\n';
     case 'turn.ended': {
       const time = data.turnMs === null ? '' : ` after ${formatDuration(data.turnMs)}`;
       const result = resultText(data, text);
@@ -38,14 +35,10 @@ export function formatTranscript(event: SessionEvent, text?: string): string {
         data.error?.traceback === undefined ? '' : `${truncate(sanitizeLines(data.error.traceback))}\n`;
       return `${result}\n— ${ENDINGS[data.status] ?? data.status}${time}${reasonOf(data)}\n${trace}`;
     }
-    case 'egress':
-      return data.decision === 'denied'
-        ? `\n— Denied access to ${sanitizeLines(data.host)}:${data.port}\n`
-        : '';
-    case 'workspace.restored':
-      return '\n— The workspace was restored from a snapshot\n';
-    default:
-      return '';
+    default: {
+      const line = transcriptOf(entry);
+      return line === null ? '' : `\n— ${sanitizeLines(line)}\n`;
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Attachment } from '../../protocol/attachments.ts';
 import type { TurnStatus } from '../../protocol/entities.ts';
 import type { ErrorCode, ErrorData } from '../../protocol/errors.ts';
-import type { TurnError } from '../../protocol/events.ts';
+import type { TurnError } from '../../protocol/turn-events.ts';
 import type { Profile } from '../../protocol/profile.ts';
 import type { TurnKind } from '../../protocol/turn-kinds.ts';
 import type { TurnLaunch, TurnProgress } from '../../sidecar/wire.ts';

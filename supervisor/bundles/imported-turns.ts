@@ -1,6 +1,8 @@
 import type { Attachment } from '../../protocol/attachments.ts';
 import { ENDED_TURN_STATUSES } from '../../protocol/entities.ts';
-import type { EventEntry, OutputStream } from '../../protocol/events.ts';
+import { type TurnChange, changesTurn } from '../../protocol/event-facts.ts';
+import type { EventEntry } from '../../protocol/events.ts';
+import type { OutputStream } from '../../protocol/turn-events.ts';
 import type { Content } from '../../protocol/contents.ts';
 import { FRAME_LIMITS } from '../../protocol/wire/limits.ts';
 import { nestsDeeperThan } from '../../protocol/wire/untrusted-json.ts';
@@ -46,7 +48,7 @@ export function endedTurns(entries: Iterable<EventEntry>): RecordedTurn[] {
       });
       continue;
     }
-    if (!isOfTurn(entry)) continue;
+    if (!changesTurn(entry)) continue;
     const turn = turns.get(entry.data.turnId);
     if (turn === undefined || ended.has(turn.id))
       throw refusedBundle('its history changes a turn that is over');
@@ -64,13 +66,7 @@ export function endedTurns(entries: Iterable<EventEntry>): RecordedTurn[] {
   );
 }
 
-type TurnEntry = Exclude<Extract<EventEntry, { type: `turn.${string}` }>, { type: 'turn.queued' }>;
-
-function isOfTurn(entry: EventEntry): entry is TurnEntry {
-  return entry.type.startsWith('turn.');
-}
-
-function applyEntry(turn: RecordedTurn, entry: TurnEntry): void {
+function applyEntry(turn: RecordedTurn, entry: Exclude<TurnChange, { type: 'turn.queued' }>): void {
   switch (entry.type) {
     case 'turn.edited':
       if (entry.data.content.bytes !== entry.data.inputBytes)

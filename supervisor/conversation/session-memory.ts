@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Content } from '../../protocol/contents.ts';
 import { TEXT } from '../../protocol/contents.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { EVENT_SCHEMAS } from '../../protocol/events.ts';
+import { EVENT_TYPES } from '../../protocol/events.ts';
 import { MEMORY_BYTES } from '../../protocol/memory.ts';
 import type { Memory, MemoryVersion } from '../../protocol/memory.ts';
 import { isoTime } from '../base/iso-time.ts';
@@ -14,7 +14,7 @@ import type { Operations } from '../store/operations.ts';
 
 const HISTORY = 50;
 const SET = 'memory.set';
-const RowSchema = z.object({ at: time, data: json(EVENT_SCHEMAS['memory.changed']) });
+const RowSchema = z.object({ at: time, data: json(EVENT_TYPES['memory.changed'].data) });
 /** Without the name of the index SQLite would look at the whole history of a session. */
 const CHANGES =
   "SELECT at, data FROM events INDEXED BY events_about_memory WHERE sessionId = ?1 AND type = 'memory.changed'";

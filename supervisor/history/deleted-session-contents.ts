@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { typesThat } from '../../protocol/event-facts.ts';
 import type { Log } from '../base/log.ts';
 import { count, parseRow } from '../store/columns.ts';
 import type { Database } from '../store/database.ts';
@@ -8,6 +9,8 @@ import type { Contents } from './contents.ts';
 import type { EventLog } from './event-log.ts';
 
 const DAY_MS = 86_400_000;
+/** They say where a session came from and how it ended. */
+const KEPT = typesThat('outlivesContents');
 /**
  * As long as the last snapshot of a deleted session is kept: until then a fork can bring the session back with its
  * history.
@@ -105,8 +108,9 @@ export class DeletedSessionContents {
       // The hashes stay, so that the order of events can still be verified.
       database.run(
         `UPDATE events SET data = '{}' WHERE sessionId = ?
-         AND type NOT IN ('session.created', 'session.forked', 'session.imported', 'session.status', 'session.deleted')`,
+         AND type NOT IN (${KEPT.map(() => '?').join(', ')})`,
         sessionId,
+        ...KEPT,
       );
       sessions.update(sessionId, { about: null, tags: [], model: null });
       events.append(sessionId, [{ type: 'session.contents-removed', data: {} }]);

@@ -1,4 +1,5 @@
 import type { SessionEvent, TurnStatus } from '../../protocol/entities.ts';
+import { type TurnChange, changesSession, changesTurn } from '../../protocol/event-facts.ts';
 import { parseEvent } from '../../protocol/events.ts';
 import type { EventEntry } from '../../protocol/events.ts';
 import type { SessionRow } from '../store/sessions.ts';
@@ -73,7 +74,7 @@ export function replay(events: Iterable<SessionEvent>): ProjectedSession | null 
   for (const event of events) {
     const entry = parseEvent(event);
     if (entry?.type === 'session.created') turns.clear();
-    const isOfOne = state !== null && entry !== null && isOfTurn(entry);
+    const isOfOne = state !== null && entry !== null && changesTurn(entry);
     if (isOfOne) applyToMap(turns, entry);
     state = applyParsed(state, event, isOfOne ? null : entry);
   }
@@ -81,7 +82,7 @@ export function replay(events: Iterable<SessionEvent>): ProjectedSession | null 
   return whole && { ...whole, turns: [...turns.values()] };
 }
 
-function applyToMap(turns: Map<string, ProjectedTurn>, entry: TurnEntry): void {
+function applyToMap(turns: Map<string, ProjectedTurn>, entry: TurnChange): void {
   const { turnId } = entry.data;
   const turn = turns.get(turnId);
   if (entry.type === 'turn.queued') turns.set(turnId, queued(entry.data));
@@ -126,7 +127,11 @@ function created(id: string, { data }: Extract<EventEntry, { type: 'session.crea
 }
 
 function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSession {
+  if (changesTurn(entry)) return { ...state, turns: applyToTurns(state.turns, entry) };
+  if (!changesSession(entry)) return state;
   switch (entry.type) {
+    case 'session.created':
+      return state;
     case 'session.status':
       return { ...state, status: entry.data.to };
     case 'session.updated':
@@ -142,15 +147,6 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
     case 'sandbox.lost':
     case 'sandbox.removed':
       return { ...state, codeVersion: null };
-    case 'turn.queued':
-    case 'turn.edited':
-    case 'turn.started':
-    case 'turn.restarted':
-    case 'turn.worker':
-    case 'turn.output':
-    case 'turn.cancelling':
-    case 'turn.ended':
-      return { ...state, turns: applyToTurns(state.turns, entry) };
     case 'workspace.cleaned':
       return { ...state, workspaceBytes: 0 };
     case 'workspace.measured':
@@ -158,46 +154,6 @@ function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSessio
     case 'session.forked':
     case 'session.imported':
       return { ...state, ...forked(entry) };
-    case 'workspace.seeded':
-    case 'workspace.near-limit':
-    case 'workspace.restored':
-    case 'workspace.hydration-failed':
-    case 'setup.resumed':
-    case 'review.opened':
-    case 'review.decided':
-    case 'review.undone':
-    case 'review.ended':
-    case 'review.commented':
-    case 'snapshot.created':
-    case 'snapshot.deleted':
-    case 'snapshot.failed':
-    case 'session.created':
-    case 'exec.started':
-    case 'exec.ended':
-    case 'terminal.opened':
-    case 'terminal.ended':
-    case 'profile.deployed':
-    case 'egress':
-    case 'policy.changed':
-    case 'agent.connected':
-    case 'agent.message':
-    case 'agent.plan':
-    case 'agent.tool':
-    case 'agent.option':
-    case 'agent.chosen':
-    case 'agent.usage':
-    case 'agent.notice':
-    case 'permission.asked':
-    case 'permission.answered':
-    case 'memory.changed':
-    case 'conversation.started-over':
-    case 'handoff.approved':
-    case 'handoff.made':
-    case 'handoff.undone':
-    case 'manifest.made':
-    case 'artifact.created':
-    case 'check.ended':
-      return state;
   }
 }
 
@@ -222,13 +178,7 @@ function definedMembers<T extends object>(data: T): { [K in keyof T]?: Exclude<T
   return Object.fromEntries(Object.entries(data).filter(([, value]) => value !== undefined)) as never;
 }
 
-type TurnEntry = Extract<EventEntry, { type: `turn.${string}` }>;
-
-function isOfTurn(entry: EventEntry): entry is TurnEntry {
-  return entry.type.startsWith('turn.');
-}
-
-function applyToTurns(turns: readonly ProjectedTurn[], entry: TurnEntry): readonly ProjectedTurn[] {
+function applyToTurns(turns: readonly ProjectedTurn[], entry: TurnChange): readonly ProjectedTurn[] {
   if (entry.type === 'turn.queued') return [...turns, queued(entry.data)];
   const { turnId } = entry.data;
   return turns.map((turn) => (turn.id === turnId ? applyToTurn(turn, entry) : turn));
@@ -262,7 +212,10 @@ function queued(data: Extract<EventEntry, { type: 'turn.queued' }>['data']): Pro
   };
 }
 
-function applyToTurn(turn: ProjectedTurn, entry: Exclude<TurnEntry, { type: 'turn.queued' }>): ProjectedTurn {
+function applyToTurn(
+  turn: ProjectedTurn,
+  entry: Exclude<TurnChange, { type: 'turn.queued' }>,
+): ProjectedTurn {
   switch (entry.type) {
     case 'turn.edited':
       return { ...turn, inputBytes: entry.data.inputBytes };

@@ -1,8 +1,10 @@
 import { z } from 'zod';
 import { type Content, JSON_TEXT } from '../../protocol/contents.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { INLINE_OUTPUT_BYTES, parseEvent } from '../../protocol/events.ts';
-import type { EventData, OutputStream } from '../../protocol/events.ts';
+import { parseEvent } from '../../protocol/events.ts';
+import { INLINE_OUTPUT_BYTES } from '../../protocol/turn-events.ts';
+import type { EventData } from '../../protocol/events.ts';
+import type { OutputStream } from '../../protocol/turn-events.ts';
 import { count, parseRow } from '../store/columns.ts';
 import type { Database } from '../store/database.ts';
 import type { Artifacts } from './artifacts.ts';

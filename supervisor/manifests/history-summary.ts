@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import type { Content } from '../../protocol/contents.ts';
 import type { SessionEvent } from '../../protocol/entities.ts';
+import { typesThat } from '../../protocol/event-facts.ts';
 import { type EventEntry, parseEvent } from '../../protocol/events.ts';
 import { MANIFEST_LIMITS, type Manifest } from '../../protocol/manifest.ts';
 import type { EventLog, Head } from '../history/event-log.ts';
@@ -9,10 +10,7 @@ import { type NewestImport, newestImport } from '../history/newest-import.ts';
 
 const PAGE_EVENTS = 500;
 /** What a manifest is made of: most events are others. */
-const TYPES = [
-  ...['turn.queued', 'turn.edited', 'turn.ended', 'agent.option', 'sandbox.started', 'egress', 'check.ended'],
-  ...['handoff.approved', 'handoff.made', 'handoff.undone', 'permission.asked', 'permission.answered'],
-];
+const TYPES = typesThat('isInManifests');
 /** Hosts that are counted separately: whoever asks for more has them counted together. */
 const MAX_HOSTS = 5000;
 /** The agent names its model, so it may be anything. */

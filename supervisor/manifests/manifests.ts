@@ -133,7 +133,7 @@ export class Manifests {
     }));
     const ofHandoffs = events
       .newest(session.id, 'manifest.made', PAGE_EVENTS)
-      .map(({ data, at }) => ({ at, ...MANIFEST_EVENTS['manifest.made'].parse(data) }))
+      .map(({ data, at }) => ({ at, ...MANIFEST_EVENTS['manifest.made'].data.parse(data) }))
       .map(({ manifestId: id, handoffId: handoff, at: madeAt }) => ({
         ...{ id, reason: 'handoff' as const, madeAt, handoff, snapshot: null },
       }));
@@ -149,7 +149,7 @@ export class Manifests {
     for (let after = 0; ;) {
       const page = events.read(session.id, { type: 'manifest.made', after, limit: PAGE_EVENTS });
       for (const { data } of page) {
-        const made = MANIFEST_EVENTS['manifest.made'].parse(data);
+        const made = MANIFEST_EVENTS['manifest.made'].data.parse(data);
         if (made.manifestId !== manifestId || made.content === null) continue;
         const { part } = contents.read(session.id, made.content.sha256, 0, ENVELOPE_CHARACTERS);
         return EnvelopeSchema.parse(JSON.parse(part.toString('utf8')));

@@ -1,4 +1,5 @@
 import type { EngineStatus, SessionEvent } from '../../protocol/entities.ts';
+import { typesThat } from '../../protocol/event-facts.ts';
 import { parseEvent } from '../../protocol/events.ts';
 import type { HostChange, HostPosition } from '../../protocol/host.ts';
 import type { Engine } from '../engine/port.ts';
@@ -13,14 +14,7 @@ const MAX_STATES = 20_000;
 /** A part of the feed ends at this size, or at this many sessions. */
 const PART_BYTES = 256 * 1024;
 const PART_SESSIONS = 100;
-/** Events of these types come in numbers and change nothing that a list of sessions shows. */
-const STREAMED: ReadonlySet<string> = new Set([
-  'turn.output',
-  'agent.message',
-  'agent.plan',
-  'agent.tool',
-  'agent.usage',
-]);
+const STREAMED: ReadonlySet<string> = new Set(typesThat('isStreamed'));
 
 export interface HostFeedOptions {
   readonly epoch: number;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { EVENT_SCHEMAS } from '../../protocol/events.ts';
+import { EVENT_TYPES } from '../../protocol/events.ts';
 import { MAX_GRAPH_ENTRIES } from '../../protocol/snapshots.ts';
 import type { SnapshotGraph } from '../../protocol/snapshots.ts';
 import { isoTime } from '../base/iso-time.ts';
@@ -17,7 +17,11 @@ const RestoreRowSchema = z.object({
   type: z.string(),
   data: json(JsonSchema),
 });
-const RestoredSchema = EVENT_SCHEMAS['workspace.restored'].pick({ snapshotId: true, path: true, undo: true });
+const RestoredSchema = EVENT_TYPES['workspace.restored'].data.pick({
+  snapshotId: true,
+  path: true,
+  undo: true,
+});
 const FORKS = `SELECT sessions.id AS sessionId, sessions.name, sessions.origin AS snapshotId, sessions.createdAt AS at
   FROM sessions JOIN snapshots ON snapshots.id = sessions.origin
   WHERE snapshots.sessionId = ? AND sessions.status <> 'deleted'

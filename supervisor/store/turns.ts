@@ -8,7 +8,7 @@ import {
   TurnStatusSchema,
 } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { TurnErrorSchema } from '../../protocol/events.ts';
+import { TurnErrorSchema } from '../../protocol/turn-events.ts';
 import { TURN_KINDS, TurnKindSchema } from '../../protocol/turn-kinds.ts';
 import { JsonSchema, blob, count, flag, json, parseRow, time, toColumn, toJson } from './columns.ts';
 import { insertContent } from './contents.ts';

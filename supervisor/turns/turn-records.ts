@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { type Content, JSON_TEXT } from '../../protocol/contents.ts';
-import { INLINE_OUTPUT_BYTES, type TurnError } from '../../protocol/events.ts';
+import { INLINE_OUTPUT_BYTES, type TurnError } from '../../protocol/turn-events.ts';
 import type { TurnStatus } from '../../protocol/entities.ts';
 import { FRAME_LIMITS } from '../../protocol/wire/limits.ts';
 import { forbiddenKeyIn, nestsDeeperThan } from '../../protocol/wire/untrusted-json.ts';

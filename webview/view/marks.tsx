@@ -75,6 +75,12 @@ export function Mark({ model, row }: { model: PageModel; row: Extract<Row, { kin
       return <Line icon="book">{`The memory of the session was changed (version ${item.version})`}</Line>;
     case 'started-over':
       return <Line icon="debug-restart">The agent started over</Line>;
+    case 'note':
+      return (
+        <Line icon={item.icon} isWarning={item.isWarning}>
+          {plain(item.note)}
+        </Line>
+      );
     case 'check':
       return <Check model={model} item={item} />;
   }

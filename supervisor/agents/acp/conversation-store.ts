@@ -1,4 +1,4 @@
-import { INLINE_OUTPUT_BYTES } from '../../../protocol/events.ts';
+import { INLINE_OUTPUT_BYTES } from '../../../protocol/turn-events.ts';
 import type { EventEntry } from '../../../protocol/events.ts';
 import type { Contents } from '../../history/contents.ts';
 import type { EventLog } from '../../history/event-log.ts';

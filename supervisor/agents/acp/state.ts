@@ -8,7 +8,7 @@ import {
   ToolStatusSchema,
 } from '../../../protocol/agent-events.ts';
 import { ContentSchema } from '../../../protocol/contents.ts';
-import { TurnErrorSchema } from '../../../protocol/events.ts';
+import { TurnErrorSchema } from '../../../protocol/turn-events.ts';
 import { SettingSchema } from './settings.ts';
 import { RpcIdSchema } from './wire.ts';
 

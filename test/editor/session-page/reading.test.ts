@@ -192,6 +192,15 @@ test.each(['dark', 'light', 'contrast'] as const)('checks say how they ended, in
   expect(await view.locator('.mark').count()).toBe(3);
 });
 
+test('a note about an event is a line with its text, which stays text', async () => {
+  const view = await open({ height: 300 });
+  await harness.send('state', state());
+  const note = { mark: 'note', icon: 'warning', note: 'No files of <b>main</b>', isWarning: true };
+  await harness.send('begin', page([prompt(1, 'go'), item(2, 'mark', note as never)]));
+  await view.locator('.mark .codicon-warning').waitFor();
+  await view.getByText('No files of <b>main</b>').waitFor();
+});
+
 test('a prompt that was taken back, and a turn that was stopped, are no failures', async () => {
   const view = await open({ height: 500 });
   const ended = { status: 'cancelled', exitCode: null } as const;

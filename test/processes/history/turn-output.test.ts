@@ -11,7 +11,7 @@ import {
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { BINARY, type Content, TEXT } from '../../../protocol/contents.ts';
-import { INLINE_OUTPUT_BYTES, OUTPUT_STREAMS } from '../../../protocol/events.ts';
+import { INLINE_OUTPUT_BYTES, OUTPUT_STREAMS } from '../../../protocol/turn-events.ts';
 import { Artifacts } from '../../../supervisor/history/artifacts.ts';
 import { Contents } from '../../../supervisor/history/contents.ts';
 import { EventLog } from '../../../supervisor/history/event-log.ts';

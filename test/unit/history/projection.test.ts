@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { DISPATCH_CASES, SESSION_STATUSES } from '../../../protocol/entities.ts';
 import type { TurnStatus } from '../../../protocol/entities.ts';
 import { JSON_TEXT } from '../../../protocol/contents.ts';
-import { OUTPUT_STREAMS } from '../../../protocol/events.ts';
+import { OUTPUT_STREAMS } from '../../../protocol/turn-events.ts';
 import type { EventData } from '../../../protocol/events.ts';
 import { Artifacts } from '../../../supervisor/history/artifacts.ts';
 import { Contents } from '../../../supervisor/history/contents.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { EVENT_SCHEMAS, withoutPromptText } from '../../../protocol/events.ts';
+import { EVENT_TYPES, withoutPromptText } from '../../../protocol/events.ts';
 
 /** Names that a field with a prompt or an output would have. */
 const TEXT = /^(about|base64|body|excerpt|input|output|preview|prompt|summary|text)$/;
@@ -40,7 +40,7 @@ function* fieldsOf(
 }
 
 test('no event has a field for a prompt or an output, but those of earlier versions', () => {
-  const fields = Object.entries(EVENT_SCHEMAS).flatMap(([type, schema]) => [
+  const fields = Object.entries(EVENT_TYPES).flatMap(([type, { data: schema }]) => [
     ...fieldsOf(z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }), type),
   ]);
   expect(fields.length).toBeGreaterThan(200);
