@@ -59,6 +59,8 @@ export const FAILPOINTS = [
   'handover.before-release',
   'clean.after-intent',
   'clean.after-clear',
+  'spare.after-sidecar',
+  'spare.after-files',
   'seed.after-part',
   'seed.after-template',
   'seed.before-end',

@@ -226,9 +226,11 @@ export class GarbageCollector {
   }
 
   #isPresent(sessionId: string): boolean {
-    const { sessions, bundleImports } = this.#services;
+    const { sessions, bundleImports, spares } = this.#services;
     const row = sessions.get(sessionId);
-    return row === null ? bundleImports.isArriving(sessionId) : row.status !== 'deleted';
+    return row === null
+      ? bundleImports.isArriving(sessionId) || spares.has(sessionId)
+      : row.status !== 'deleted';
   }
 
   /** The same, but a session that was created since the listing keeps what it has. */

@@ -1,3 +1,4 @@
+import { DRAIN_MS, within } from './within.ts';
 import type { Attachments } from '../history/attachments.ts';
 import type { BackgroundWork } from '../base/background-work.ts';
 import type { KeyedMutex } from '../base/keyed-mutex.ts';
@@ -6,6 +7,7 @@ import type { Lifecycle } from '../sandboxes/lifecycle.ts';
 import type { ObservationCache } from '../sandboxes/observation-cache.ts';
 import type { Reconciler } from '../sandboxes/reconciler.ts';
 import type { SidecarConnections } from '../sandboxes/sidecar-connections.ts';
+import type { Spares } from '../sessions/spares.ts';
 import type { DrainedSessions } from '../sessions/drained-sessions.ts';
 import type { InterruptedWork } from '../sessions/interrupted-work.ts';
 import type { Conversations } from '../conversation/conversations.ts';
@@ -58,6 +60,7 @@ export interface SessionRuntimeOptions {
   readonly drainedSessions: DrainedSessions;
   readonly interruptedWork: InterruptedWork;
   readonly reconciler: Reconciler;
+  readonly spares: Pick<Spares, 'recover' | 'close'>;
 }
 
 /** Starts everything that works on sessions, before the first request, and stops it after the last. */
@@ -85,6 +88,7 @@ export class SessionRuntime {
     terminals.recover();
     await reconciler.start();
     background.add(interruptedWork.finish().then(() => this.#services.departures.recover()));
+    background.add(this.#services.spares.recover());
     background.add(this.#services.conversations.start());
     drainedSessions.recover();
     idleTimer.start();
@@ -121,6 +125,7 @@ export class SessionRuntime {
     queue.stopStarting();
     this.#services.lifecycle.closeDispatches();
     await hydration.suspendAll();
+    await within(DRAIN_MS, this.#services.spares.close()).catch(() => undefined);
     await conversations.close();
     await idleTimer.stop();
     await Promise.all([limits.close(), sandboxLimits.close()]);

@@ -101,7 +101,7 @@ export class Supervisor {
             damage ?? new HoldfastError('home_damaged', 'The database cannot be used'),
             new Doctor({
               ...{ home, engine: this.#engine, program, damage },
-              ...{ database: null, sessions: null, secrets: null },
+              ...{ database: null, sessions: null, secrets: null, spares: null },
               proxyChildProblem: childProblem,
             }),
             control,

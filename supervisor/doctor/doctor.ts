@@ -21,6 +21,8 @@ export interface DoctorOptions {
   readonly database: Database | null;
   readonly sessions: Sessions | null;
   readonly secrets: Pick<SecretStore, 'list'> | null;
+  /** What is made ahead for sessions has a sidecar, and no session. */
+  readonly spares: { readonly has: (id: string) => boolean } | null;
   readonly damage: HoldfastError | null;
   /** Why the egress proxy cannot be a process of this machine instead of a container; null if it can. */
   readonly proxyChildProblem: () => string | null;
@@ -150,12 +152,13 @@ export class Doctor {
   }
 
   async #sessions(): Promise<Check[]> {
-    const { engine, sessions } = this.#options;
+    const { engine, sessions, spares } = this.#options;
     if (sessions === null) return [];
     const observed = sandboxes(await engine.observe());
     const rows = new Map(sessions.all().map((row) => [row.id, row]));
     const ids = new Set([...rows.keys(), ...observed.keys()]);
     const differing = [...ids].filter((id) => {
+      if (spares?.has(id) === true) return false;
       const sandbox = observed.get(id) ?? { sessionId: id, sidecar: null, agent: null };
       return planRepairs(rows.get(id) ?? null, sandbox).length > 0;
     });

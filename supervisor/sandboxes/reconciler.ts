@@ -31,8 +31,8 @@ export interface ReconcilerOptions {
   readonly freezing: Pick<Freezing, 'thawIfLeftFrozen'>;
   /** Saves what the next sidecar can use. Never rejects. */
   readonly beforeSidecarEnds: (row: SessionRow) => Promise<void>;
-  /** Whether a setup has this id: its containers belong to no session, and are its own business. */
-  readonly isSetup: (id: string) => boolean;
+  /** Whether a setup or a spare has this id: its containers belong to no session, and are its own business. */
+  readonly isNoSession: (id: string) => boolean;
   readonly log: Log;
   /** The agent of this session ended: its turn, execs and terminals have to know. */
   readonly onAgentGone: (sessionId: string, why: string, limits: readonly Limit[]) => void;
@@ -117,8 +117,8 @@ export class Reconciler {
   }
 
   async #reconcile(sessionId: string): Promise<void> {
-    const { sessionMutex, observations, records, freezing, log, isSetup } = this.#options;
-    if (isSetup(sessionId)) return;
+    const { sessionMutex, observations, records, freezing, log, isNoSession } = this.#options;
+    if (isNoSession(sessionId)) return;
     try {
       await sessionMutex.run(sessionId, async () => {
         await freezing.thawIfLeftFrozen(sessionId);

@@ -7,7 +7,7 @@ import type { SessionRow } from '../store/sessions.ts';
 /** How long an agent container may take to end after TERM. */
 export const STOP_GRACE_MS = 3000;
 
-export function workspaceSpec(row: SessionRow): WorkspaceSpec {
+export function workspaceSpec(row: Pick<SessionRow, 'id' | 'backing' | 'uid' | 'gid'>): WorkspaceSpec {
   return { sessionId: row.id, backing: row.backing, uid: row.uid, gid: row.gid };
 }
 
@@ -44,12 +44,14 @@ export function sandboxSpec(
   };
 }
 
-/** For a session whose profile is undeployed: enough to start a sidecar, never an agent. */
-export function sidecarOnlySpec(row: SessionRow): SandboxSpec {
+/** Enough to start a sidecar, never an agent: for a session whose profile is undeployed, and for what is no session. */
+export function sidecarOnlySpec(
+  row: Pick<SessionRow, 'id' | 'backing' | 'uid' | 'gid' | 'profile'> & { readonly generation?: number },
+): SandboxSpec {
   const { memory, cpus, pids } = PROFILE_DEFAULTS.limits;
   return {
     sessionId: row.id,
-    generation: row.generation,
+    generation: row.generation ?? 0,
     image: '',
     uid: row.uid,
     gid: row.gid,

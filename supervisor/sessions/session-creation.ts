@@ -1,7 +1,6 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../base/log.ts';
 import type { Engine } from '../engine/port.ts';
-import { sandboxOwner } from '../engine/sandbox-owner.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { Database } from '../store/database.ts';
@@ -9,10 +8,11 @@ import type { EgressRules } from '../store/egress-rules.ts';
 import type { Operations } from '../store/operations.ts';
 import type { ProfileRow, Profiles } from '../store/profiles.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
+import type { NewSessionRows } from './new-session-rows.ts';
+import type { Spares } from './spares.ts';
 import type { RestoreIntents } from '../snapshots/restore-intents.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
 import type { Seeding } from '../workspace/seeding.ts';
-import type { Ids } from '../base/ids.ts';
 import type { SessionRecords } from '../history/session-records.ts';
 import { workspaceSpec } from '../sandboxes/sandbox-spec.ts';
 
@@ -27,11 +27,8 @@ export interface SessionCreationOptions {
   readonly engine: Engine;
   readonly seeding: Pick<Seeding, 'recordIntent'>;
   readonly restoreIntents: Pick<RestoreIntents, 'recordHydration'>;
-  readonly ids: Ids;
-  /** The name of the account that the supervisor runs as. */
-  readonly account: string;
-  /** ms since 1970. */
-  readonly now: () => number;
+  readonly rows: NewSessionRows;
+  readonly spares: Pick<Spares, 'find' | 'take'>;
   readonly log: Log;
 }
 
@@ -78,11 +75,15 @@ export class SessionCreation {
   /** Part of the caller's transaction. */
   insert(profile: ProfileRow, { name, throwaway, from }: NewSession): SessionRow {
     const { database, sessions, records, egressRules, events, seeding, restoreIntents } = this.#options;
+    const { rows, spares } = this.#options;
     return database.transaction(() => {
-      const created = this.row(profile, { name, throwaway });
+      const spare = from === undefined ? spares.find(profile) : null;
+      const created =
+        spare === null ? this.row(profile, { name, throwaway }) : rows.adopt(spare.row, name, throwaway);
       const row = from === undefined ? created : { ...created, ...beganWith(from, 'snapshot') };
       sessions.insert(row);
-      if (from === undefined) seeding.recordIntent(row.id, profile.config);
+      if (spare !== null) spares.take(spare);
+      if (from === undefined) seeding.recordIntent(row.id, profile.config, spare?.filled);
       else {
         restoreIntents.recordHydration(row.id, from);
         egressRules.copyDenials(from.sessionId, row.id);
@@ -100,28 +101,7 @@ export class SessionCreation {
 
   /** The row of a new session. Insert it in the same transaction, because its uid is not reserved. */
   row(profile: ProfileRow, { name, throwaway }: NewSession): SessionRow {
-    const { engine, ids, now } = this.#options;
-    const id = ids.next('ses');
-    const at = now();
-    return {
-      ...UNMARKED,
-      id,
-      name: name ?? id,
-      profile: profile.name,
-      status: 'created',
-      persistent: profile.config.persistence === 'persistent',
-      throwaway,
-      backing:
-        profile.config.workspace?.backing ?? (engine.capabilities().localPaths ? 'directory' : 'volume'),
-      ...this.#owner(),
-      createdAt: at,
-      lastActiveAt: at,
-      statusSince: at,
-      lineage: id,
-      origin: null,
-      began: 'new',
-      author: this.#options.account,
-    };
+    return this.#options.rows.create(profile, name, throwaway);
   }
 
   /** Creates the workspace of a stored session. Without the engine, the first dispatch creates it. */
@@ -135,26 +115,4 @@ export class SessionCreation {
     });
     await failpoint('create.after-workspace');
   }
-
-  #owner(): { uid: number; gid: number } {
-    const { engine, sessions } = this.#options;
-    return sandboxOwner(engine, () => sessions.allocateUid());
-  }
 }
-
-/** Initial values of a row. */
-const UNMARKED = {
-  generation: 0,
-  homeGeneration: 0,
-  codeVersion: null,
-  image: null,
-  expiresAt: null,
-  deletedAt: null,
-  pinned: false,
-  starred: false,
-  archived: false,
-  tags: [],
-  model: null,
-  about: null,
-  workspaceBytes: null,
-} satisfies Partial<SessionRow>;

@@ -99,7 +99,7 @@ export class SetupTemplates implements WorkspaceTemplates, HomeTemplates {
     return hasTemplate(config);
   }
 
-  async fill(row: SessionRow, profile: ProfileRow, filledHome: FilledHome) {
+  async fill(row: SessionRow, profile: ProfileRow, filledHome: FilledHome): Promise<void> {
     const { setupId, template } = this.#templateOf(profile);
     const { workspace, home } = template;
     const isHomeNew = filledHome.isNew || row.homeGeneration === 0 || (await this.#isHomeEmpty(row.id));
@@ -112,12 +112,22 @@ export class SetupTemplates implements WorkspaceTemplates, HomeTemplates {
       connection.close();
     }
     await failpoint('seed.after-template');
+  }
+
+  async adopt(row: SessionRow, profile: ProfileRow) {
+    const { setupId, template } = this.#templateOf(profile);
+    const { workspace } = template;
     // A session of one turn has no snapshots.
     if (!row.throwaway) await this.#copyPacks(setupId, row.lineage, workspace.root);
     const record = (): void => {
       if (!row.throwaway) this.#insertSnapshot(row, workspace);
     };
     return { files: workspace.files, bytes: workspace.bytes, record };
+  }
+
+  bytesOf(profile: ProfileRow): number {
+    const { workspace, home } = this.#templateOf(profile).template;
+    return workspace.bytes + home.bytes;
   }
 
   async fillHome(row: SessionRow, profile: ProfileRow): Promise<void> {

@@ -75,6 +75,8 @@ export interface SessionPage {
 
 /** The first uid for sessions, if each has its own. */
 export const FIRST_SESSION_UID = 200_000;
+/** The kind of the intent of what is made ahead for the next session; its data has the `uid`. */
+export const SPARE = 'session.spare';
 
 const COLUMNS = Object.keys(SessionRowSchema.shape) as (keyof SessionRow)[];
 const PATCHABLE = COLUMNS.filter((column) => column !== 'id');
@@ -223,14 +225,23 @@ export class Sessions {
     );
   }
 
-  /** The smallest uid from 200,000 that no row has, deleted sessions included. Insert in the same transaction. */
+  /**
+   * The smallest uid from 200,000 that no row has, deleted sessions included, and neither a setup that runs nor a spare. Insert in the
+   * same transaction.
+   */
   allocateUid(): number {
     const row = this.#database.get(
-      `SELECT min(candidate) AS uid FROM (
+      `WITH used(uid) AS (
+         SELECT uid FROM sessions
+         UNION ALL SELECT uid FROM setups WHERE state = 'running'
+         UNION ALL SELECT json_extract(data, '$.uid') FROM operations WHERE kind = ?2 AND state = 'pending'
+       )
+       SELECT min(candidate) AS uid FROM (
          SELECT ?1 AS candidate
-         UNION ALL SELECT uid + 1 FROM sessions WHERE uid >= ?1
-       ) WHERE candidate NOT IN (SELECT uid FROM sessions)`,
+         UNION ALL SELECT uid + 1 FROM used WHERE uid >= ?1
+       ) WHERE candidate NOT IN (SELECT uid FROM used)`,
       FIRST_SESSION_UID,
+      SPARE,
     );
     return parseRow(z.object({ uid: z.int() }), 'sessions', row).uid;
   }

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import type { z } from 'zod';
+import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type Profile, seedOf } from '../../protocol/profile.ts';
 import type { SeedEntrySchema } from '../../sidecar/wire.ts';
@@ -13,6 +13,7 @@ import type { ProfileRow, Profiles } from '../store/profiles.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
 import { FilesConnection } from './files-connection.ts';
+import { SidecarClient } from './sidecar-client.ts';
 import { readRange, type SeedItem, seedItems } from '../profiles/seed-source.ts';
 
 export const SEED = 'workspace.seed';
@@ -36,15 +37,28 @@ export interface WorkspaceTemplates {
   has(profile: Pick<ProfileRow, 'config'>): boolean;
   /**
    * Fills the workspace and HOME of a session. The caller holds the session's mutex; the sidecar runs, and no process of the agent. May
-   * be repeated after a crash. A HOME in which the agent has something keeps that. `record` is part of the transaction that ends the
-   * seeding. Errors: `not_found` when it was removed meanwhile.
+   * be repeated after a crash. A HOME in which the agent has something keeps that. Errors: `not_found` when it was removed meanwhile.
    */
-  fill(
-    row: SessionRow,
-    profile: ProfileRow,
-    home: FilledHome,
-  ): Promise<Seeded & { readonly record: () => void }>;
+  fill(row: SessionRow, profile: ProfileRow, home: FilledHome): Promise<void>;
+  /**
+   * Makes what the workspace was filled with part of the session's own history. `record` is part of the transaction that ends the
+   * seeding. Errors: as `fill`.
+   */
+  adopt(row: SessionRow, profile: ProfileRow): Promise<Seeded & { readonly record: () => void }>;
 }
+
+const FilledAheadSchema = z.object({
+  /** The version and the image of the profile that it was filled for. */
+  version: z.int(),
+  image: z.string(),
+  files: z.int(),
+  bytes: z.int(),
+});
+/** What a workspace and HOME that were filled before their session existed were filled with. */
+export type FilledAhead = z.infer<typeof FilledAheadSchema>;
+/** The data of an intent. */
+const IntentSchema = z.object({ filled: FilledAheadSchema.nullable().default(null) });
+const NEW_HOME: FilledHome = { isNew: true, markNew: () => undefined };
 
 export interface SeedingOptions {
   readonly home: Pick<Home, 'deploy' | 'deployedGitHistory'>;
@@ -60,6 +74,7 @@ interface Seeded {
   files: number;
   bytes: number;
 }
+const NOTHING: Readonly<Seeded> = { files: 0, bytes: 0 };
 
 /**
  * Copies the project into new and emptied workspaces, once. The intent is stored with the session or with the clean, and ends when
@@ -76,12 +91,27 @@ export class Seeding {
     this.#options = options;
   }
 
-  /** The workspace will be filled before its next use. Part of the caller's transaction. */
-  recordIntent(sessionId: string, profile: Profile): void {
-    if (seedOf(profile) === null && !this.#options.templates.has({ config: profile })) return;
+  /**
+   * The workspace will be filled before its next use; `filled`: it is, and only its history lacks that. Part of the caller's
+   * transaction.
+   */
+  recordIntent(sessionId: string, profile: Profile, filled: FilledAhead | null = null): void {
+    const { operations, templates } = this.#options;
+    if (seedOf(profile) === null && !templates.has({ config: profile })) return;
     this.#settled.delete(sessionId);
-    if (this.#intent(sessionId) !== null) return;
-    this.#options.operations.begin({ kind: SEED, sessionId, data: {} });
+    const earlier = this.#intent(sessionId);
+    // What it was filled with before it was first used may have been cleared.
+    if (earlier !== null) operations.recordStep(earlier, earlier.step, { filled });
+    else operations.begin({ kind: SEED, sessionId, data: { filled } });
+  }
+
+  /** Fills the workspace and HOME of what is no session yet. Its sidecar runs. Errors: those of reading and writing. */
+  async fillAhead(row: SessionRow, profile: ProfileRow): Promise<FilledAhead> {
+    const { templates } = this.#options;
+    const { version, image } = profile;
+    if (!templates.has(profile)) return { version, image, ...((await this.#copyProject(row)) ?? NOTHING) };
+    await templates.fill(row, profile, NEW_HOME);
+    return { version, image, ...NOTHING };
   }
 
   /** The session is deleted. Part of the caller's transaction. */
@@ -124,10 +154,12 @@ export class Seeding {
       const profile = profiles.get(row.profile);
       if (profile === null) return false;
       try {
-        const filled = templates.has(profile)
-          ? await templates.fill(row, profile, this.#homeOf(intent))
-          : null;
-        const done = filled ?? (await this.#copyProject(row));
+        const ahead = filledAhead(intent, profile);
+        if (ahead === null) await this.#clearOutdated(row, intent);
+        const isTemplate = templates.has(profile);
+        if (isTemplate && ahead === null) await templates.fill(row, profile, this.#homeOf(intent));
+        const filled = isTemplate ? await templates.adopt(row, profile) : null;
+        const done = filled ?? ahead ?? (await this.#copyProject(row));
         if (done !== null) await this.seeded.run(row);
         await failpoint('seed.before-end');
         database.transaction(() => {
@@ -152,6 +184,18 @@ export class Seeding {
     }
   }
 
+  /** It was filled ahead of its session, and the profile has changed since. Nothing else can be there: this is its first use. */
+  async #clearOutdated(row: SessionRow, intent: Operation): Promise<void> {
+    if (IntentSchema.parse(intent.data).filled === null) return;
+    const sidecar = await SidecarClient.connect(() => this.#options.dial(row.id), row.id);
+    try {
+      await sidecar.clearWorkspace();
+      await sidecar.clearHome();
+    } finally {
+      sidecar.close();
+    }
+  }
+
   #homeOf(intent: Operation): FilledHome {
     const isNew = this.#intent(intent.sessionId ?? '')?.step === HOME_IS_NEW;
     return { isNew, markNew: () => void this.#options.operations.recordStep(intent, HOME_IS_NEW, {}) };
@@ -161,6 +205,12 @@ export class Seeding {
     const items = this.itemsOf(row);
     return items === null ? null : await seedWorkspace(this.#options.dial, row.id, items);
   }
+}
+
+/** What the workspace of an intent was filled with before its session existed, if the profile is still the same. */
+function filledAhead({ data }: Operation, { version, image }: ProfileRow): FilledAhead | null {
+  const { filled } = IntentSchema.parse(data);
+  return filled?.version === version && filled.image === image ? filled : null;
 }
 
 /** Copies items into the workspace of a sandbox whose sidecar runs. Existing files stay. */

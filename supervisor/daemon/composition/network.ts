@@ -79,7 +79,17 @@ export function createNetwork(storage: StorageLayer, program: Program, log: Log)
       seedWorkspace((id) => engine.dial(id), sandboxId, items)) satisfies FillWorkspace,
   };
   const profileSetups = new ProfileSetups({ ...storage, ...ofProfiles, setups });
-  return { policies, egress, egressProxy, egressRules, setups, setupTemplates, ofProfiles, profileSetups };
+  return {
+    policies,
+    egress,
+    egressProxy,
+    egressRules,
+    setups,
+    setupRows,
+    setupTemplates,
+    ofProfiles,
+    profileSetups,
+  };
 }
 
 export type NetworkLayer = ReturnType<typeof createNetwork>;

@@ -9,10 +9,13 @@ import { Removal } from '../../sessions/removal.ts';
 import { SessionCreation } from '../../sessions/session-creation.ts';
 import { type ResumesOptions, SessionResume } from '../../sessions/session-resume.ts';
 import { SessionService } from '../../sessions/session-service.ts';
+import { NewSessionRows } from '../../sessions/new-session-rows.ts';
+import { Spares } from '../../sessions/spares.ts';
 import { SessionViews } from '../../sessions/session-views.ts';
 import { MemoryRequests } from '../../sessions/memory-requests.ts';
 import { TurnRequests } from '../../sessions/turn-requests.ts';
 import { Restores } from '../../snapshots/restores.ts';
+import { SidecarClient } from '../../workspace/sidecar-client.ts';
 import type { StorageLayer } from './storage.ts';
 import type { NetworkLayer } from './network.ts';
 import type { SandboxLayer } from './sandboxes.ts';
@@ -48,7 +51,23 @@ export function createSessions(
   } = below;
   const { queue, execs, terminals } = below;
   const own = { ...below, log: log.child('sessions') };
-  const creation = new SessionCreation({ ...own, account: accountName() });
+  const rows = new NewSessionRows({ ...below, account: accountName() });
+  const spares = new Spares({
+    ...own,
+    rows,
+    connect: (id) => SidecarClient.connect(() => engine.dial(id), id),
+    isPrepared: ({ image }) => below.setupRows.findByImage(image) !== null,
+    templateBytes: (profile) =>
+      below.setupTemplates.has(profile) ? below.setupTemplates.bytesOf(profile) : 0,
+    log: log.child('spares'),
+  });
+  profiles.changed.on((name) => spares.removeOutdated(name));
+  below.events.subscribeAll(({ sessionId, type, data }) => {
+    if (type !== 'sandbox.started' || data['case'] !== 'create') return;
+    const profile = below.records.peek(sessionId)?.profile;
+    if (profile !== undefined) spares.makeSoon(profile);
+  });
+  const creation = new SessionCreation({ ...own, rows, spares });
   const removal = new Removal({ ...own, log: log.child('removal') });
   removal.workspaceCleared.on(({ id, profile: name }) => {
     const profile = profiles.get(name);
@@ -91,9 +110,12 @@ export function createSessions(
   const interruptedWork = new InterruptedWork({ ...own, removal });
   const reconciler = new Reconciler({
     ...below,
-    isSetup: (id) => below.setups.isRunning(id),
+    isNoSession: (id) => below.setups.isRunning(id) || spares.has(id),
     log: log.child('reconcile'),
-    onEngineReconnected: () => background.add(interruptedWork.finish()),
+    onEngineReconnected: () => {
+      background.add(interruptedWork.finish());
+      background.add(spares.recover());
+    },
     onAgentGone: (sessionId, why, limitsMet) => {
       queue.onAgentGone(sessionId, why, limitsMet);
       execs.onAgentGone(sessionId);
@@ -130,6 +152,7 @@ export function createSessions(
   });
   const hostFeed = createHostFeed({ ...below, views });
   return {
+    spares,
     creation,
     removal,
     restores,

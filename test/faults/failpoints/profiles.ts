@@ -16,6 +16,7 @@ import {
   sharedHome,
   expectKilledDuring,
   startNextSupervisor,
+  startWithFailpoint,
   runTurn,
   ensureSupervisor,
   createSession,
@@ -184,6 +185,26 @@ export async function templateScenario(point: FailpointName): Promise<void> {
   expect(await runTurn(at, id, 'ls -A . ~/.memory')).toBe('.:\n\n/home/agent/.memory:\n');
   await at.call('session/delete', { session: id, force: true });
   await at.call('profile/undeploy', { profile, force: true });
+}
+
+/** It dies while it makes ahead what the next session needs: nothing of that is left, and the next session begins as the first did. */
+export async function spareScenario(point: FailpointName): Promise<void> {
+  const at = await sharedHome();
+  await ensureSupervisor(at);
+  const profile = uniqueName('spared');
+  const run = 'setup: { run: "echo made > made; echo it > ~/.made", egress: [] }\n';
+  await fixture.deploy(at, shellProject(profile, `persistence: persistent\n${run}`));
+  const { died } = await startWithFailpoint(at, point);
+  const first = await createSession(at, profile);
+  await at.call('session/resume', { session: first });
+  await died();
+  await startNextSupervisor(at);
+  await expectSettled(at);
+  const second = await createSession(at, profile);
+  expect(await runTurn(at, second, 'cat made ~/.made')).toBe('made\nit\n');
+  for (const session of [first, second]) await at.call('session/delete', { session, force: true });
+  await at.call('profile/undeploy', { profile, force: true });
+  await expectSettled(at);
 }
 
 export async function undeployScenario(point: FailpointName): Promise<void> {

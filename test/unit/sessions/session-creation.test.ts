@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { randomIds } from '../../../supervisor/base/ids.ts';
 import { SessionRecords } from '../../../supervisor/history/session-records.ts';
+import { NewSessionRows } from '../../../supervisor/sessions/new-session-rows.ts';
 import { SessionCreation } from '../../../supervisor/sessions/session-creation.ts';
 import { sessionView } from '../../../supervisor/sessions/session-view.ts';
 import { EgressRules } from '../../../supervisor/store/egress-rules.ts';
@@ -19,11 +20,16 @@ async function given() {
   put('session', 'deny', '*.d.test');
   const creation = new SessionCreation({
     ...base,
-    ...{ egressRules, ids: randomIds, now: Date.now, account: 'ada' },
+    egressRules,
+    rows: new NewSessionRows({
+      ...{ ...base, ids: randomIds, now: Date.now, account: 'ada' },
+      engine: { capabilities: () => ({ localPaths: true }) } as never,
+    }),
+    spares: { find: () => null, take: () => undefined },
     records: new SessionRecords(base.database, base.sessions, base.events, Date.now),
     profiles: undefined as never,
     // Fakes: no workspace is made here.
-    engine: { capabilities: () => ({ localPaths: true }) } as never,
+    engine: undefined as never,
     seeding: { recordIntent: () => undefined },
     restoreIntents: { recordHydration: () => undefined },
     log: undefined as never,
