@@ -1,6 +1,6 @@
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { SetupStatusSchema } from '../../../protocol/setup.ts';
 import { TestHome } from '../../setup/test-home.ts';
@@ -58,11 +58,18 @@ test('what commands leave reaches nothing outside, neither when it is kept nor i
   // The bit of the file's mode gives nobody another user.
   expect(seen).toMatch(/\n(\d+)\n\1\nx\n$/);
   await home.runOk(['session', 'delete', 'default', '--force']);
-  for (const folder of ['run', 'workspaces', 'homes'])
-    expect(
-      (await readdir(join(home.path, folder))).filter((name) => /^(setup|ses)-/.test(name)),
-      folder,
-    ).toEqual([]);
+  // What was made ahead for the next session goes too, whatever the commands left in it.
+  await home.runOk(['supervisor', 'stop']);
+  await vi.waitFor(
+    async () => {
+      for (const folder of ['run', 'workspaces', 'homes'])
+        expect(
+          (await readdir(join(home.path, folder))).filter((name) => /^(setup|ses)-/.test(name)),
+          folder,
+        ).toEqual([]);
+    },
+    { timeout: 20_000, interval: 100 },
+  );
 });
 
 test('commands cannot fill the disk, keep a setup from ending, or change what others begin with', async () => {
