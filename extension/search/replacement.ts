@@ -31,9 +31,11 @@ export type FileEdits = { readonly edits: readonly LineEdit[] } | { readonly lef
 export class Replacement {
   readonly #query: SearchQuery;
   readonly #parts: readonly Part[];
+  readonly #timeoutMs: number;
 
-  constructor(query: SearchQuery, text: string) {
+  constructor(query: SearchQuery, text: string, timeoutMs = GROUPS_TIMEOUT_MS) {
     this.#query = query;
+    this.#timeoutMs = timeoutMs;
     this.#parts = query.regex ? parseReplacement(text) : [text];
   }
 
@@ -90,7 +92,7 @@ export class Replacement {
     for (const { line, text } of matches) lines[line] = text;
     const places = matches.map(({ line, start, end }) => ({ line, start, end }));
     const input = JSON.stringify({ source, flags: this.#query.matchCase ? '' : 'i', lines, matches: places });
-    const found = run(input);
+    const found = run(input, this.#timeoutMs);
     return found.some((groups) => groups === null) ? null : found.map((groups) => groups ?? undefined);
   }
 }
@@ -146,12 +148,10 @@ const SCRIPT = `(() => {
 })()`;
 
 /** Runs in a separate context, because only `runInContext` can interrupt a regular expression. */
-function run(input: string): (Groups | null)[] {
+function run(input: string, timeoutMs: number): (Groups | null)[] {
   try {
     const context = createContext(Object.assign(Object.create(null) as object, { input }));
-    return JSON.parse(
-      String(runInContext(SCRIPT, context, { timeout: GROUPS_TIMEOUT_MS })),
-    ) as (Groups | null)[];
+    return JSON.parse(String(runInContext(SCRIPT, context, { timeout: timeoutMs }))) as (Groups | null)[];
   } catch (error) {
     // The error may come from the other context, which has its own `Error` class.
     const code = typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined;

@@ -5,6 +5,7 @@ import {
   formatDetachKeys,
   parseDetachKeys,
 } from '../../../cli/terminal/detach-keys.ts';
+import { soakCount } from '../../setup/run-length.ts';
 
 interface Outcome {
   readonly passed: string;
@@ -244,7 +245,7 @@ describe('random input in random pieces', () => {
   const reports = REPORTS.map(([, report]) => report);
 
   test(`without a prefix all of it goes through; with one nothing after it does (seed ${String(seed)})`, () => {
-    for (let n = 0; n < 3000; n += 1) {
+    for (let n = 0; n < soakCount(1000, 100_000); n += 1) {
       const before = Array.from({ length: random(8) }, () => oneOf([...harmless, ...reports])).join('');
       expect(typedIn(pieces(Buffer.from(before))).passed).toBe(Buffer.from(before).toString('latin1'));
       const between = Array.from({ length: random(4) }, () => oneOf(reports)).join('');
@@ -262,7 +263,7 @@ describe('random input in random pieces', () => {
     const bytes = [
       0x1b, 0x5b, 0x5d, 0x4f, 0x4d, 0x50, 0x31, 0x3b, 0x7e, 0x07, 0x0d, 0x61, 0xc5, 0xbe, 0x80, 0xff,
     ];
-    for (let n = 0; n < 3000; n += 1) {
+    for (let n = 0; n < soakCount(1000, 100_000); n += 1) {
       const input = Buffer.from(Array.from({ length: random(40) }, () => oneOf(bytes)));
       const outcome = typedIn(pieces(input), DEFAULT_DETACH_KEYS, random(2) === 0);
       // A sequence that only a terminal sends may still wait for its end.

@@ -49,7 +49,7 @@ test(`what is stored, what a reader was sent and what the events say are the sam
   // Appends without anybody listening, as a supervisor before this version did.
   const deaf = new EventLog(database);
   const random = seededRandom(SEED);
-  for (let run = 0; run < soakCount(40, 20_000); run += 1) {
+  for (let run = 0; run < soakCount(15, 20_000); run += 1) {
     const session = sessionId(run);
     sessions.insert(sessionRow(run));
     const history = new RandomHistory(SEED + run, (text) => contents.insert(session, Buffer.from(text)));

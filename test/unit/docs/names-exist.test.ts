@@ -90,7 +90,9 @@ function problem(quoted: string): string | null {
   if (member === undefined || !/^[A-Z][a-z]/.test(first)) return null;
   const declares = new RegExp(`\\b(?:class|interface|type|const) ${first}\\b`);
   const hasMember = new RegExp(`^\\s+(?:readonly |async |static |get )*#?${member}\\b`, 'm');
-  const isThere = [...sources.values()].some((source) => declares.test(source) && hasMember.test(source));
+  const isThere = [...sources.values()].some(
+    (source) => source.includes(first) && declares.test(source) && hasMember.test(source),
+  );
   return isThere ? null : `${quoted}: no ${first} has a ${member}`;
 }
 

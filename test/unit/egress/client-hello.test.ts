@@ -12,7 +12,7 @@ import { seededRandom } from '../../fixtures/protocol/seeded-random.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 20_260_303);
-const CASES = SOAK ? 1_000_000 : 8000;
+const CASES = SOAK ? 1_000_000 : 3000;
 const NOTHING = Buffer.alloc(0);
 
 /** Pushes the pieces one by one. */

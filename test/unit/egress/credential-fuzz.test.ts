@@ -12,8 +12,8 @@ import { cutUp, talk } from '../../egress-harness/tunnel-talk.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 20_260_101);
-const REQUESTS = SOAK ? 1_000_000 : 1000;
-const SEARCHES = SOAK ? 1_000_000 : 4000;
+const REQUESTS = SOAK ? 1_000_000 : 500;
+const SEARCHES = SOAK ? 1_000_000 : 1500;
 const SOAK_MS = 60 * 60_000;
 const SECRET = 'sk-fuzzed-0123456789';
 
@@ -144,7 +144,8 @@ function longestBeginning(words: readonly string[], text: string): number {
 }
 
 test('random secrets of all lengths are found in each of their forms, between other bytes', () => {
-  for (let length = 8; length <= 300; length += 1) {
+  // The lengths at which the forms of a secret differ are short.
+  for (let length = 8; length <= 300; length += SOAK || length < 40 ? 1 : 7) {
     const secret = Buffer.from(randomBytes(length).toString('base64').slice(0, length));
     const search = new ByteSearch(encodedForms(secret));
     const text = secret.toString();

@@ -184,7 +184,7 @@ describe('a change of the gutter', () => {
     let decided = 0;
     let fresh = 0;
     let wholes = 0;
-    for (let round = 0; round < soakCount(1500, 50_000); round += 1) {
+    for (let round = 0; round < soakCount(600, 50_000); round += 1) {
       const lines = Array.from({ length: 3 + random.below(14) }, pick);
       const base = end(lines);
       for (let edits = random.below(5); edits >= 0; edits -= 1) {

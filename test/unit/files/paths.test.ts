@@ -15,7 +15,7 @@ function codeOf(work: () => unknown): string {
 }
 
 const SOAK_MS = 600_000;
-const CASES = soakCount(20_000, 1_000_000);
+const CASES = soakCount(8000, 1_000_000);
 
 describe('names are bytes', () => {
   test.each([

@@ -23,7 +23,7 @@ import { ProfileSetups } from '../../../supervisor/profiles/profile-setups.ts';
 import type { ProfileServiceOptions } from '../../../supervisor/profiles/requests.ts';
 import { KeyedMutex } from '../../../supervisor/base/keyed-mutex.ts';
 import { EventLog } from '../../../supervisor/history/event-log.ts';
-import { type Database, openDatabase } from '../../../supervisor/store/database.ts';
+import type { Database } from '../../../supervisor/store/database.ts';
 import { EgressRules } from '../../../supervisor/store/egress-rules.ts';
 import { Home } from '../../../supervisor/store/home.ts';
 import { Operations } from '../../../supervisor/store/operations.ts';
@@ -32,6 +32,7 @@ import { DiskReserve } from '../../../supervisor/store/reserve.ts';
 import type { SessionRow } from '../../../supervisor/store/sessions.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Policies } from '../../../supervisor/egress/policies.ts';
+import { temporaryDatabase } from '../../fixtures/store/temporary-home.ts';
 
 /** An engine that fails on demand; a real one cannot. It lacks everything that profiles do not use. */
 class FakeEngine {
@@ -101,7 +102,7 @@ beforeEach(() => {
   mkdirSync(project);
   write('one');
   home = Home.open(join(folder, 'home'));
-  database = openDatabase(home);
+  database = temporaryDatabase(home);
   engine = new FakeEngine();
   rows = [];
   deleted = [];

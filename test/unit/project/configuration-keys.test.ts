@@ -194,8 +194,8 @@ describe('other settings', () => {
   });
 
   test('of many addresses are searched in bounded time', async () => {
-    const text = JSON.stringify({ a: 'x://a:a'.repeat(500_000), b: 'authorization: '.repeat(200_000) });
-    expect(await processorMs(() => filter('a.json', text))).toBeLessThan(10_000);
+    const text = JSON.stringify({ a: 'x://a:a'.repeat(100_000), b: 'authorization: '.repeat(40_000) });
+    expect(await processorMs(() => filter('a.json', text))).toBeLessThan(2000);
   });
 
   test('of TOML lose them too', async () => {

@@ -1,9 +1,10 @@
-import { verify } from 'node:crypto';
+import { randomInt, verify } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { preAuthenticationEncoding, readPublicKey, sealEnvelope } from '../../../protocol/envelope.ts';
 import { ENVELOPE_CHARACTERS, EnvelopeSchema } from '../../../protocol/manifest.ts';
 import { manifestDifferences, unprovenBy, verifyManifest } from '../../../protocol/manifest-verification.ts';
 import { keyPair, manifest, signed, statement } from '../../fixtures/manifest.ts';
+import { SOAK } from '../../setup/run-length.ts';
 
 const { privateKey, publicKey, pem } = keyPair();
 
@@ -43,7 +44,8 @@ describe('verification', () => {
   test('a change of any byte is found', () => {
     const bytes = Buffer.from(signed(privateKey));
     const accepted: number[] = [];
-    for (let at = 0; at < bytes.length - 1; at += 1) {
+    // Other bytes in each run; the step has no divisor in common with the three kinds of changes.
+    for (let at = SOAK ? 0 : randomInt(4); at < bytes.length - 1; at += SOAK ? 1 : 4) {
       const changed = Buffer.from(bytes);
       changed[at] = (changed[at] ?? 0) ^ ([1, 2, 32][at % 3] ?? 1);
       if (verifyManifest(changed.toString('utf8'), publicKey).valid) accepted.push(at);

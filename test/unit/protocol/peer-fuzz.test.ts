@@ -104,7 +104,7 @@ test(
   { timeout: 600_000 },
   async () => {
     const seed = seedOfRun('peers');
-    const cases = soakCount(1500, 100_000);
+    const cases = soakCount(600, 100_000);
     let ended = 0;
     let answered = 0;
     for (let n = 0; n < cases; n++) {

@@ -49,7 +49,7 @@ describe('the accepted tree', () => {
   test('random trees: all accepted is the target, none the base, in any order the same', async () => {
     const random = new SeededRandom(seedOfRun('accepted-tree'));
     const trees = new RandomTrees(random);
-    for (let round = 0; round < soakCount(100, 10_000); round += 1) {
+    for (let round = 0; round < soakCount(50, 10_000); round += 1) {
       const before = trees.tree(1 + random.below(40));
       const after = random.below(5) === 0 ? trees.tree(30) : trees.edited(before, random.below(12));
       const objects = new Trees();

@@ -61,7 +61,7 @@ class RandomTexts {
 describe('deciding lines', () => {
   test('all lines give the target, none the base', () => {
     const texts = new RandomTexts(seedOfRun('review-lines'));
-    for (let round = 0; round < soakCount(2000, 100_000); round += 1) {
+    for (let round = 0; round < soakCount(800, 100_000); round += 1) {
       const base = texts.text();
       const target = texts.edited(base);
       const decided = compare(base, target);
@@ -76,7 +76,7 @@ describe('deciding lines', () => {
 
   test('accepted, rejected and undecided lines partition the changes, in any order of decisions', () => {
     const texts = new RandomTexts(seedOfRun('review-partition'));
-    for (let round = 0; round < soakCount(1000, 50_000); round += 1) {
+    for (let round = 0; round < soakCount(400, 50_000); round += 1) {
       const base = texts.text();
       const target = texts.edited(base);
       const fresh = compare(base, target);
@@ -184,7 +184,7 @@ describe('carrying decisions to a newer target', () => {
 
   test('random edits: nothing is accepted that was not, and unchanged changes stay', () => {
     const texts = new RandomTexts(seedOfRun('review-carry'));
-    for (let round = 0; round < soakCount(2000, 100_000); round += 1) {
+    for (let round = 0; round < soakCount(800, 100_000); round += 1) {
       const base = texts.text();
       const target = texts.edited(base);
       const newerTarget = texts.random.below(5) === 0 ? target : texts.edited(target);

@@ -234,7 +234,7 @@ describe('the feed of the host', () => {
     const { feed, sessions, views, records } = given({ maxStates: 40 });
     const readers = [new Reader(feed), new Reader(feed), new Reader(feed)];
     let count = 0;
-    for (let step = 0; step < soakCount(1000, 2000); step += 1) {
+    for (let step = 0; step < soakCount(400, 2000); step += 1) {
       const n = Math.floor(random() * count);
       const dice = random();
       if (dice < 0.1) sessions.insert(sessionRow(count++));

@@ -34,7 +34,7 @@ describe('comparing two trees', () => {
   test('equals a naive comparison, for every path and from every cursor', { timeout: 600_000 }, async () => {
     const random = new SeededRandom(seedOfRun('compare'));
     const trees = new RandomTrees(random);
-    for (let round = 0; round < soakCount(60, 6000); round += 1) {
+    for (let round = 0; round < soakCount(25, 6000); round += 1) {
       const before = trees.tree(1 + random.below(40));
       const after = random.below(5) === 0 ? trees.tree(30) : trees.edited(before, random.below(12));
       const objects = new StoredObjects();
@@ -92,7 +92,7 @@ describe('comparing two trees', () => {
   test('its changes turn the first tree into the second', { timeout: 600_000 }, async () => {
     const random = new SeededRandom(seedOfRun('apply'));
     const trees = new RandomTrees(random);
-    for (let round = 0; round < soakCount(60, 6000); round += 1) {
+    for (let round = 0; round < soakCount(25, 6000); round += 1) {
       const before = trees.tree(40);
       const after = trees.edited(before, random.below(12));
       const objects = new StoredObjects();

@@ -76,7 +76,7 @@ describe('verifying a snapshot', () => {
       );
       await opened.close();
       expect(places.length).toBeGreaterThan(0);
-      for (let round = 0; round < soakCount(4, 60); round += 1) {
+      for (let round = 0; round < soakCount(2, 60); round += 1) {
         const place = places[random.below(places.length)];
         if (place === undefined) throw new Error('no place');
         const before = readFileSync(place.path);
@@ -95,8 +95,8 @@ describe('verifying a snapshot', () => {
         );
         expect(result.damaged).toBe(result.damages.length);
         writeFileSync(place.path, before);
-        expect((await verified(home, root)).ok).toBe(true);
       }
+      expect((await verified(home, root)).ok).toBe(true);
     },
   );
 
@@ -122,7 +122,7 @@ describe('verifying a snapshot', () => {
   test('finds a truncated, extended, empty, missing or modified pack', async () => {
     const { home, root, paths } = await taken(3);
     const random = new SeededRandom(seedOfRun('packs of a check'));
-    for (let round = 0; round < soakCount(10, 200); round += 1) {
+    for (let round = 0; round < soakCount(6, 200); round += 1) {
       const path = paths[random.below(paths.length)] ?? '';
       const name = path.slice(path.lastIndexOf('/') + 1);
       const before = readFileSync(path);

@@ -13,7 +13,7 @@ import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.t
 import { ModelSandbox } from '../../fixtures/turns/model-sandbox.ts';
 import { soakCount } from '../../setup/run-length.ts';
 
-const WALKS = soakCount(3000, 30_000);
+const WALKS = soakCount(1200, 30_000);
 /** Afterwards nothing fails any more, and nobody leaves. */
 const HOSTILE_STEPS = 60;
 /** A turn ends by itself, at its deadline (20 s, polled every second or less), or when it is killed (10 s). */
