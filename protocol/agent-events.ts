@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { ContentSchema } from './contents.ts';
 import { TurnIdSchema } from './ids.ts';
 import { eventType } from './event-type.ts';
+import { readNewerAs } from './newer-values.ts';
 
 export const AuthorSchema = z.enum(['person', 'agent', 'supervisor']);
 export type Author = z.infer<typeof AuthorSchema>;
@@ -29,7 +30,7 @@ export const TOOL_KINDS = [
   'fetch',
   'other',
 ] as const;
-export const ToolKindSchema = z.enum(TOOL_KINDS);
+export const ToolKindSchema = readNewerAs(z.enum(TOOL_KINDS), () => 'other');
 export type ToolKind = z.infer<typeof ToolKindSchema>;
 
 export const ToolStatusSchema = z.enum(['pending', 'in_progress', 'completed', 'failed', 'cancelled']);

@@ -13,6 +13,7 @@ import { ContentSchema } from './contents.ts';
 import { EgressEventSchema, RuleScopeSchema } from './egress.ts';
 import { SessionIdSchema, SessionRefSchema, SnapshotIdSchema, TurnIdSchema } from './ids.ts';
 import { TimeSchema, TurnStatusSchema } from './entities.ts';
+import { readNewerAs } from './newer-values.ts';
 import { SnapshotReasonSchema } from './snapshots.ts';
 
 /**
@@ -188,6 +189,8 @@ const MarkItemSchema = z.discriminatedUnion('mark', [
     exitCode: z.number().int(),
     ms: count,
   }),
+  // What a newer supervisor recorded, of which this version knows only the name. No supervisor sends it.
+  mark.extend({ mark: z.literal('newer'), name: z.string() }),
 ]);
 
 /** An item as it follows from events, without the text of its contents. */
@@ -212,7 +215,16 @@ export type ProjectedItem = z.infer<typeof ProjectedItemSchema>;
  * or a page removes what acts there.
  */
 const text = z.object({ text: z.string().nullable(), cut: z.boolean() });
-export const ConversationItemSchema = ProjectedItemSchema.and(text);
+export const ConversationItemSchema = readNewerAs(ProjectedItemSchema.and(text), (value) => {
+  const { data } = mark
+    .omit({ type: true })
+    .extend({ type: z.string(), mark: z.string().optional() })
+    .safeParse(value);
+  if (data === undefined) return value;
+  const name = (data.mark ?? data.type).slice(0, 64);
+  return { ...data, type: 'mark', mark: 'newer', name, text: null, cut: false } satisfies ProjectedItem &
+    z.infer<typeof text>;
+});
 export type ConversationItem = z.infer<typeof ConversationItemSchema>;
 
 /** A place between items, as `AT.ID`. */

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { SessionRefSchema, TimeSchema } from './entities.ts';
 import { canonicalizeHost, formatHost, splitAuthority } from './host-name.ts';
 import { eventType } from './event-type.ts';
+import { readNewerAs } from './newer-values.ts';
 
 /** Where programs in a sandbox reach the proxy: a listener on the sandbox's loopback interface. */
 export const EGRESS_PROXY = { host: '127.0.0.1', port: 3128 } as const;
@@ -161,7 +162,7 @@ export const EGRESS_REASONS = [
   /** A process in the sandbox has the port of the credential. */
   'port_taken',
 ] as const;
-export const EgressReasonSchema = z.enum(EGRESS_REASONS);
+export const EgressReasonSchema = readNewerAs(z.enum(EGRESS_REASONS), () => 'bad_request');
 export type EgressReason = z.infer<typeof EgressReasonSchema>;
 
 const bytes = z.number().int().nonnegative();

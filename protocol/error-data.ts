@@ -1,10 +1,12 @@
 import { z } from 'zod';
 import { ERROR_CODES, type ErrorCode, HoldfastError } from './errors.ts';
+import { parseNewer, readNewerAs } from './newer-values.ts';
 
 // Separate from errors.ts, so that a worker thread that only throws errors starts without loading zod.
 
 const codeNames = Object.keys(ERROR_CODES) as [ErrorCode, ...ErrorCode[]];
-export const ErrorCodeSchema = z.enum(codeNames);
+/** A code of a newer version says no less than that something failed. */
+export const ErrorCodeSchema = readNewerAs(z.enum(codeNames), () => 'internal');
 
 /** The `data` of a JSON-RPC error. */
 export const ErrorDataSchema = z.object({
@@ -20,7 +22,7 @@ export type ErrorData = z.infer<typeof ErrorDataSchema>;
 
 /** Restores the error that the other side threw. Data of an unknown shape becomes an `internal` error. */
 export function errorFromWire(message: string, data: unknown): HoldfastError {
-  const parsed = ErrorDataSchema.safeParse(data);
+  const parsed = parseNewer(ErrorDataSchema, data);
   if (!parsed.success) return new HoldfastError('internal', message);
   const { code, why, next, details } = parsed.data;
   return new HoldfastError(code, message, { why, next, details });

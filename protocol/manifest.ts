@@ -14,6 +14,7 @@ import { OpenPortsSchema } from './open-ports.ts';
 import { ReviewIdSchema } from './review.ts';
 import { TurnKindSchema } from './turn-kinds.ts';
 import { eventType } from './event-type.ts';
+import { readNewerAs } from './newer-values.ts';
 
 /** Characters of an envelope in a file. */
 export const ENVELOPE_CHARACTERS = 2 ** 20;
@@ -242,7 +243,7 @@ export const MANIFEST_EVENTS = {
 
 export const KeptManifestSchema = z.object({
   id: ManifestIdSchema,
-  reason: z.enum(MANIFEST_REASONS),
+  reason: readNewerAs(z.enum(MANIFEST_REASONS), () => 'now'),
   madeAt: time,
   /** What it was made for. */
   handoff: HandoffIdSchema.nullable(),

@@ -4,6 +4,7 @@ import { FILE_CHUNK_BYTES, WorkspacePathSchema } from './files.ts';
 import { SnapshotIdSchema } from './ids.ts';
 import { RISKS } from './risk.ts';
 import { CHANGE_KINDS } from './snapshots.ts';
+import { readNewerAs } from './newer-values.ts';
 
 export const REVIEW_LIMITS = {
   /** Files of one page. */
@@ -64,7 +65,8 @@ export const ReviewFileSchema = z.object({
   below: count,
   /** Where it is decided in part: how many of its hunks are accepted as a whole, and how many it has. */
   hunks: z.object({ accepted: count, all: count }).optional(),
-  risks: z.array(z.enum(RISKS)),
+  // The risk that asks most of a person.
+  risks: z.array(readNewerAs(z.enum(RISKS), () => 'executes')),
 });
 export type ReviewFile = z.infer<typeof ReviewFileSchema>;
 

@@ -3,6 +3,7 @@ import { AuthorSchema } from './agent-events.ts';
 import { TimeSchema, OpIdSchema, SessionNameSchema, SessionSchema, TurnIdSchema } from './entities.ts';
 import { WorkspacePathSchema } from './files.ts';
 import { SessionIdSchema, SessionRefSchema, SnapshotIdSchema } from './ids.ts';
+import { readNewerAs } from './newer-values.ts';
 
 /** Number of changes in one page of a comparison. */
 export const DIFF_LIMITS = { default: 1000, max: 5000 } as const;
@@ -25,7 +26,7 @@ export const SNAPSHOT_REASONS = [
   'after-setup',
   'agent',
 ] as const;
-export const SnapshotReasonSchema = z.enum(SNAPSHOT_REASONS);
+export const SnapshotReasonSchema = readNewerAs(z.enum(SNAPSHOT_REASONS), () => 'manual');
 export type SnapshotReason = z.infer<typeof SnapshotReasonSchema>;
 
 const count = z.number().int().nonnegative();

@@ -132,6 +132,8 @@ function mark(item: Item<'mark'>): string {
     }
     case 'note':
       return sanitizeLine(item.note);
+    case 'newer':
+      return `${sanitizeLine(item.name)}, which a newer Holdfast recorded: update to read it`;
     case 'started-over':
       return 'the agent started over, with the memory of the session';
   }

@@ -186,6 +186,7 @@ async function attempt(
       return { handedOver: true };
     }
     if (greeting.kind === 'mismatch') throw greeting.error;
+    if (compareBuilds(greeting.supervisor, options.program) > 0) peer.acceptNewer();
     keep = true;
     return { connection: { peer, hello: greeting.hello, close: () => peer.close() } };
   } finally {

@@ -1,5 +1,6 @@
 import type { NotificationMap } from './shapes.ts';
 import { formatIssues } from './shapes.ts';
+import { parseNewer } from '../newer-values.ts';
 
 type Listener = (params: unknown, bytes: Buffer) => void;
 
@@ -11,10 +12,19 @@ export class IncomingNotifications {
   readonly #shapes: ReadonlyMap<string, NotificationMap[string]>;
   readonly #listeners = new Map<string, Set<Listener>>();
   readonly #onListenerError: (error: unknown, name: string) => void;
+  readonly #isNewer: () => boolean;
 
-  constructor(shapes: NotificationMap, onListenerError: (error: unknown, name: string) => void) {
+  constructor(
+    shapes: NotificationMap,
+    options: {
+      readonly onListenerError: (error: unknown, name: string) => void;
+      /** Whether the other side is newer than this program. */
+      readonly isNewer: () => boolean;
+    },
+  ) {
     this.#shapes = new Map(Object.entries(shapes));
-    this.#onListenerError = onListenerError;
+    this.#onListenerError = options.onListenerError;
+    this.#isNewer = options.isNewer;
   }
 
   /** Returns the function that removes the listener. */
@@ -29,12 +39,13 @@ export class IncomingNotifications {
     };
   }
 
-  /** Returns what is wrong with the notification, if anything. Unknown ones are ignored: a newer peer may send more. */
+  /** Returns what is wrong with the notification, if anything. Ignores what only a newer peer knows. */
   receive(name: string, params: unknown, bytes: Buffer | undefined): string | undefined {
     const shape = this.#shapes.get(name);
     if (shape === undefined) return undefined;
-    const parsed = shape.params.safeParse(params ?? {});
-    if (!parsed.success) return `${name}: ${formatIssues(parsed.error)}`;
+    const isNewer = this.#isNewer();
+    const parsed = isNewer ? parseNewer(shape.params, params ?? {}) : shape.params.safeParse(params ?? {});
+    if (!parsed.success) return isNewer ? undefined : `${name}: ${formatIssues(parsed.error)}`;
     if (bytes !== undefined && shape.bytes !== 'params') return `${name} carries raw bytes`;
     for (const listener of [...(this.#listeners.get(name) ?? [])]) {
       this.guard(name, () => listener(parsed.data, bytes ?? EMPTY));

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { errorFromWire } from '../error-data.ts';
 import { HoldfastError } from '../errors.ts';
 import type { MethodShape } from '../methods.ts';
+import { parseNewer } from '../newer-values.ts';
 import { encodeFrame } from './framing.ts';
 import type { EncodedFrame, Frame } from './framing.ts';
 import { formatIssues, acceptsBytes, toWireError } from './shapes.ts';
@@ -18,6 +19,8 @@ export interface CallConnection {
   readonly name: string;
   /** What a person does to get a newer one, in the imperative. */
   readonly update: string | undefined;
+  /** Whether the other side is newer than this program. */
+  readonly isNewer: () => boolean;
   readonly write: (frame: EncodedFrame) => void;
   /** Resolves when the connection accepts more. */
   readonly waitForDrain: () => Promise<void>;
@@ -182,8 +185,12 @@ export class OutgoingCalls {
     if (response.error !== undefined)
       throw this.#explain(method, errorFromWire(response.error.message, response.error.data));
     const bytes = this.#payloads.get(response);
-    const result = shape.result.safeParse(response.result);
-    if (!result.success) throw this.#reportViolation(method, formatIssues(result.error));
+    const isNewer = this.#connection.isNewer();
+    const result = (isNewer ? parseNewer : strictly)(shape.result, response.result);
+    if (!result.success) {
+      const why = formatIssues(result.error);
+      throw isNewer ? this.#unreadable(method, why) : this.#reportViolation(method, why);
+    }
     if (bytes !== undefined && shape.bytes !== 'result' && shape.bytes !== 'both')
       throw this.#reportViolation(method, 'it carries an unexpected payload');
     const release = (): void => {
@@ -203,6 +210,15 @@ export class OutgoingCalls {
     });
   }
 
+  /** Other answers of a newer side can be read: the connection goes on. */
+  #unreadable(method: string, why: string): HoldfastError {
+    const what = `The answer of ${this.#connection.name} to ${method} cannot be read`;
+    return new HoldfastError('version_mismatch', what, {
+      why: `it is newer than this program: ${why}`,
+      next: 'update this program',
+    });
+  }
+
   #reportViolation(method: string, why: string): HoldfastError {
     const error = new HoldfastError('protocol_error', `The response to ${method} violates the protocol`, {
       why,
@@ -210,6 +226,10 @@ export class OutgoingCalls {
     this.#connection.onViolation(error);
     return error;
   }
+}
+
+function strictly(schema: z.ZodType, value: unknown): z.ZodSafeParseResult<unknown> {
+  return schema.safeParse(value);
 }
 
 function cancelled(method: string, signal: AbortSignal | undefined): HoldfastError {

@@ -56,6 +56,7 @@ export class Peer<
   /** How many callers of `pauseReading` have not resumed. */
   #readingPauses = 0;
   #ended = false;
+  #isNewer = false;
   #closing: { readonly reason: HoldfastError | undefined; linger: NodeJS.Timeout | undefined } | undefined;
   readonly #stopReading: () => void;
   readonly #resolveClosed: (reason: HoldfastError | undefined) => void;
@@ -68,9 +69,10 @@ export class Peer<
     this.#out = options.sends;
     this.#limits = { ...PEER_LIMITS, ...limits };
     const onInternalError: InternalErrorListener = options.onInternalError ?? (() => undefined);
-    this.#notifications = new IncomingNotifications(options.receives, (error, method) =>
-      onInternalError(error, { method, name }),
-    );
+    this.#notifications = new IncomingNotifications(options.receives, {
+      onListenerError: (error, method) => onInternalError(error, { method, name }),
+      isNewer: () => this.#isNewer,
+    });
     const { promise, resolve } = Promise.withResolvers<HoldfastError | undefined>();
     this.closed = promise;
     this.#resolveClosed = resolve;
@@ -85,6 +87,7 @@ export class Peer<
       {
         name,
         update: options.update,
+        isNewer: () => this.#isNewer,
         write: (frame) => this.#writer.write(frame),
         waitForDrain: () => this.#writer.waitForDrain(),
         sendCancel: (request) => this.#writer.write(encodeNotification('cancel', { request })),
@@ -193,6 +196,11 @@ export class Peer<
       this.#readingPauses -= 1;
       this.#updateReading();
     };
+  }
+
+  /** From now on the other side may send values that only a newer version knows (`newer-values.ts`). */
+  acceptNewer(): void {
+    this.#isNewer = true;
   }
 
   /** Number of requests of the other side that are running. */

@@ -42,6 +42,8 @@ export function Mark({ model, row }: { model: PageModel; row: Extract<Row, { kin
           {item.path === null ? 'Files were restored from a snapshot' : `${plain(item.path)} was restored`}
         </Line>
       );
+    case 'newer':
+      return <Line icon="info">{`${plain(item.name)}, recorded by a newer Holdfast: update to see it`}</Line>;
     case 'cleaned':
       return <Line icon="trash">{`The workspace was emptied (${formatCount(item.files, 'file')})`}</Line>;
     case 'egress': {
