@@ -14,6 +14,8 @@ const STREAM_WINDOW = 4 * 1024 * 1024;
 const SESSION_WINDOW = 2 ** 31 - 1;
 const MAX_STREAMS = 100;
 const MAX_ERROR_BYTES = 64 * 1024;
+/** For the answer to a request. The far end itself gives a supervisor 15 s to start. */
+const ANSWER_MS = 60_000;
 const SESSION_OPTIONS = {
   maxSessionMemory: 1000,
   maxHeaderListPairs: 32,
@@ -27,10 +29,16 @@ export type FarPath = '/supervisor' | '/images/missing' | '/images/load' | '/ima
 export class StreamClient {
   readonly closed: Promise<void>;
   readonly #session: ClientHttp2Session;
+  readonly #host: string;
+  readonly #answerMs: number;
+  /** Whether a request was ever answered. */
+  #isAnswered = false;
   #flood: HoldfastError | undefined;
 
   /** `host`: the other machine, for messages. */
-  constructor(stream: Duplex, host: string) {
+  constructor(stream: Duplex, host: string, { answerMs = ANSWER_MS } = {}) {
+    this.#host = host;
+    this.#answerMs = answerMs;
     this.#session = http2.connect('http://holdfast.invalid', {
       ...SESSION_OPTIONS,
       createConnection: () => stream,
@@ -54,14 +62,38 @@ export class StreamClient {
     return this.#flood;
   }
 
-  /** Undefined: there is nothing to connect to. Errors: what the other side says, `connection_closed`. */
-  open(path: FarPath, headers: Readonly<Record<string, string>> = {}): Promise<Duplex | undefined> {
+  /** Undefined: there is nothing to connect to. Errors: what the other side says, `connection_closed`, `timeout`. */
+  async open(path: FarPath, headers: Readonly<Record<string, string>> = {}): Promise<Duplex | undefined> {
+    const { promise: silence, reject } = Promise.withResolvers<never>();
+    const over = new AbortController();
+    const timer = setTimeout(() => {
+      reject(silent(this.#host, this.#answerMs));
+      over.abort();
+      // The next command logs in again.
+      if (!this.#isAnswered) this.#session.destroy();
+    }, this.#answerMs);
+    try {
+      const stream = await Promise.race([this.#request(path, headers, over.signal), silence]);
+      this.#isAnswered = true;
+      return stream;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #request(
+    path: FarPath,
+    headers: Readonly<Record<string, string>>,
+    signal: AbortSignal,
+  ): Promise<Duplex | undefined> {
     return new Promise((resolve, reject) => {
       if (this.#session.closed || this.#session.destroyed) {
         reject(this.#flood ?? lost());
         return;
       }
       const stream = this.#session.request({ ...headers, ':method': 'POST', ':path': path });
+      const onAbort = (): void => stream.close();
+      signal.addEventListener('abort', onAbort, { once: true });
       const onClose = (): void => reject(this.#flood ?? lost());
       stream.on('error', (cause) => reject(this.#flood ?? lost(cause)));
       stream.once('close', onClose);
@@ -160,6 +192,13 @@ async function readError(stream: Duplex, status: number | undefined): Promise<Ho
     // Not an error of ours.
   }
   return new HoldfastError('protocol_error', 'The other machine gave an answer that cannot be read');
+}
+
+function silent(host: string, ms: number): HoldfastError {
+  return new HoldfastError('timeout', `${host} does not answer`, {
+    why: `the login worked, and Holdfast there answered nothing within ${Math.ceil(ms / 1000)} s`,
+    next: 'try again; if it goes on, log in there and look what keeps it busy',
+  });
 }
 
 function flooded(host: string): HoldfastError {

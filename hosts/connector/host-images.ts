@@ -11,6 +11,9 @@ const MissingSchema = z.array(z.string().max(300)).max(10);
 /** What our images are called: a host cannot make this machine send another image. */
 const OURS = [__SIDECAR_IMAGE__, __AGENT_IMAGE__];
 
+/** For a list of images: an engine that takes longer hangs. */
+const LIST_MS = 60_000;
+
 export interface HostImagesOptions extends ConnectHostOptions {
   /** Runs the program that knows the engine here, `dist/setup/images.cjs`; its arguments follow. */
   readonly imageTool: readonly string[];
@@ -72,7 +75,7 @@ async function bringImages(options: BringingOptions): Promise<ImagesResult> {
 async function missingImages(options: BringingOptions): Promise<readonly string[]> {
   const stream = await open(options, '/images/missing');
   stream.end();
-  const text = await readImageTool(stream, `The images of ${options.host} cannot be listed`);
+  const text = await readImageTool(stream, `The images of ${options.host} cannot be listed`, LIST_MS);
   const named = MissingSchema.parse(JSON.parse(text));
   return OURS.filter((image) => named.includes(image));
 }

@@ -3,8 +3,30 @@ import { HoldfastError } from '../../protocol/errors.ts';
 
 const MAX_SAID = 4000;
 
-/** Reads the answer of an image tool: its output, without the last line. Errors: what it said. */
-export async function readImageTool(stream: Duplex, what: string): Promise<string> {
+/**
+ * Reads the answer of an image tool: its output, without the last line. Errors: what it said; `timeout` after `timeoutMs`,
+ * where a Docker that hangs would keep a person waiting.
+ */
+export async function readImageTool(stream: Duplex, what: string, timeoutMs?: number): Promise<string> {
+  const timer =
+    timeoutMs === undefined
+      ? undefined
+      : setTimeout(() => void stream.destroy(notAnswering(what, timeoutMs)), timeoutMs);
+  try {
+    return await readAnswer(stream, what);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function notAnswering(what: string, ms: number): HoldfastError {
+  return new HoldfastError('timeout', what, {
+    why: `its Docker did not answer within ${Math.ceil(ms / 1000)} s`,
+    next: 'see whether `docker version` works there',
+  });
+}
+
+async function readAnswer(stream: Duplex, what: string): Promise<string> {
   let text = '';
   for await (const chunk of stream) {
     text += String(chunk);
