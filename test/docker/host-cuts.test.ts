@@ -14,11 +14,11 @@ import { connectTo } from '../setup/test-client.ts';
 
 const AGENT = resolve(import.meta.dirname, '../fixtures/acp-agent/agent.mjs');
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 19);
-/** A hundred cuts in the soak run. */
+/** Each of the six operations is interrupted a hundred times in the soak run. */
 const LINKS = [
-  { delayMs: 1, jitterMs: 3, attempts: soakCount(6, 78) },
-  { delayMs: 50, jitterMs: 20, attempts: soakCount(3, 30) },
-  { delayMs: 200, jitterMs: 80, attempts: soakCount(1, 12) },
+  { delayMs: 1, jitterMs: 3, attempts: soakCount(6, 390) },
+  { delayMs: 50, jitterMs: 20, attempts: soakCount(3, 150) },
+  { delayMs: 200, jitterMs: 80, attempts: soakCount(1, 60) },
 ].map((link, index) => ({ ...link, index }));
 
 let server: SshServer;
@@ -110,7 +110,7 @@ async function stageOver(
 describe.skipIf(SSHD === undefined).concurrent('a connection to a host that is cut (needs sshd)', () => {
   test.for(LINKS)(
     'in the middle of work keeps what was acknowledged, with $delayMs ms each way',
-    { timeout: 1_800_000 },
+    { timeout: soakCount(1_800_000, 5_400_000) },
     async (link, { onTestFinished }) => {
       const random = randomOf(SEED * 31 + link.index);
       const file = join(server.folder, `cuts-${String(link.index)}`);
