@@ -9,6 +9,7 @@ import { registerSearch } from './commands/conversation.ts';
 import { registerConnect } from './commands/connect.ts';
 import { registerEvents } from './commands/events.ts';
 import { registerExec } from './commands/exec.ts';
+import { registerHistory } from './commands/history.ts';
 import { registerMemory } from './commands/memory.ts';
 import { registerHandoff } from './commands/handoff.ts';
 import { registerInit } from './commands/init.ts';
@@ -101,6 +102,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   registerSessionMove(registry, session);
   registerEvents(registry, session);
   registerSearch(registry, session);
+  registerHistory(registry);
   registerMemory(registry);
   registerWorkspace(registry);
   registerSnapshots(registry);

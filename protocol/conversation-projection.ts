@@ -1,5 +1,6 @@
 import type { Content } from './contents.ts';
 import { CONVERSATION_LIMITS, type ProjectedItem } from './conversation.ts';
+import { cutNote } from './history.ts';
 import type { SessionEvent } from './entities.ts';
 import { noteOf, turnOf } from './event-facts.ts';
 import { type EventEntry, contentOf, parseEvent } from './events.ts';
@@ -32,13 +33,13 @@ export function projectEvent(event: SessionEvent, find: FindItem): readonly Item
 /** One event, and the items that it meets. */
 class Step {
   readonly seq: number;
-  readonly #time: string;
+  readonly time: string;
   readonly #content: Content | null;
   readonly #find: FindItem;
 
   constructor(event: SessionEvent, entry: EventEntry, find: FindItem) {
     this.seq = event.seq;
-    this.#time = event.at;
+    this.time = event.at;
     this.#content = contentOf(entry);
     this.#find = find;
   }
@@ -55,7 +56,7 @@ class Step {
   /** The fields that every item has, for one that begins with this event. */
   begun(turnId: string | null) {
     const { seq, contents } = this;
-    return { id: seq, at: seq, seq, time: this.#time, turnId, contents };
+    return { id: seq, at: seq, seq, time: this.time, turnId, contents };
   }
 
   /** The same for an item that replaces `earlier`, in its place. */
@@ -190,6 +191,16 @@ function beside(step: Step, entry: EventEntry): readonly ItemChange[] {
     case 'check.ended': {
       const { name, of, exitCode, ms } = entry.data;
       return one({ ...mark(), mark: 'check', name, of, exitCode, ms });
+    }
+    case 'history.cut': {
+      // One mark for all cuts: it stands where the history begins.
+      const key = 'history-cut';
+      const item = step.replacing(step.find('mark', key), null);
+      const { icon, text: note, isWarning } = cutNote(entry.data, step.time);
+      const at = entry.data.seq;
+      return [
+        { key, item: { ...item, at, time: step.time, type: 'mark', mark: 'note', note, icon, isWarning } },
+      ];
     }
     case 'conversation.started-over':
       return [{ key: 'started-over', item: { ...mark(), mark: 'started-over', memory: entry.data.memory } }];

@@ -1,4 +1,5 @@
 import { createHash, createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
+import { z } from 'zod';
 import { ENVELOPE_CHARACTERS, type Envelope, EnvelopeSchema, STATEMENT_TYPE } from './manifest.ts';
 
 export type Opened =
@@ -18,11 +19,19 @@ export function keyIdOf(publicKey: KeyObject): string {
     .digest('hex');
 }
 
-/** Signs a payload with an Ed25519 key. */
-export function sealEnvelope(payload: Uint8Array, privateKey: KeyObject): Envelope {
-  const signature = sign(null, preAuthenticationEncoding(STATEMENT_TYPE, payload), privateKey);
+/** An envelope with another type of payload than a statement. */
+type Sealed<T extends string> = Omit<Envelope, 'payloadType'> & { readonly payloadType: T };
+
+/** Signs a payload with an Ed25519 key. `type`: of the payload, default a statement. */
+export function sealEnvelope<T extends string = typeof STATEMENT_TYPE>(
+  payload: Uint8Array,
+  privateKey: KeyObject,
+  type?: T,
+): Sealed<T> {
+  const payloadType = (type ?? STATEMENT_TYPE) as T;
+  const signature = sign(null, preAuthenticationEncoding(payloadType, payload), privateKey);
   return {
-    payloadType: STATEMENT_TYPE,
+    payloadType,
     payload: Buffer.from(payload).toString('base64'),
     signatures: [{ keyid: keyIdOf(createPublicKey(privateKey)), sig: signature.toString('base64') }],
   };
@@ -40,8 +49,8 @@ export function readPublicKey(pem: string): KeyObject | null {
 }
 
 /** The payload of an envelope that the owner of this key signed, or why it is none. */
-export function openEnvelope(text: string, publicKey: KeyObject): Opened {
-  const parsed = parseEnvelope(text);
+export function openEnvelope(text: string, publicKey: KeyObject, type: string = STATEMENT_TYPE): Opened {
+  const parsed = parseEnvelope(text, type);
   if (parsed === null) return refused('it is not a signed envelope');
   const [signature] = parsed.signatures;
   const keyId = keyIdOf(publicKey);
@@ -57,10 +66,14 @@ export function openEnvelope(text: string, publicKey: KeyObject): Opened {
 }
 
 /** Null if the text is no envelope. Nothing is verified. */
-export function parseEnvelope(text: string): Envelope | null {
+export function parseEnvelope<T extends string = typeof STATEMENT_TYPE>(
+  text: string,
+  type?: T,
+): Sealed<T> | null {
   if (text.length > ENVELOPE_CHARACTERS) return null;
   try {
-    return EnvelopeSchema.parse(JSON.parse(text));
+    const payloadType = z.literal((type ?? STATEMENT_TYPE) as T);
+    return EnvelopeSchema.extend({ payloadType }).parse(JSON.parse(text));
   } catch {
     return null;
   }

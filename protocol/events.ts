@@ -6,6 +6,7 @@ import { CHECK_EVENTS } from './checks.ts';
 import { EGRESS_EVENTS } from './egress.ts';
 import { ARTIFACT_EVENTS } from './artifacts.ts';
 import { HANDOFF_EVENTS } from './handoff.ts';
+import { HISTORY_EVENTS } from './history.ts';
 import { MANIFEST_EVENTS } from './manifest.ts';
 import { HomeIdSchema, SessionIdSchema, SnapshotIdSchema, TerminalIdSchema } from './ids.ts';
 import { REVIEW_COMMENT_EVENTS } from './review-comments.ts';
@@ -271,6 +272,7 @@ export const EVENT_TYPES = {
   ...ARTIFACT_EVENTS,
   ...MANIFEST_EVENTS,
   ...CHECK_EVENTS,
+  ...HISTORY_EVENTS,
 
   /** A new version of the profile was deployed. The next turn uses it. */
   'profile.deployed': eventType(z.object({ profile: z.string(), version: z.number().int().positive() })),

@@ -34,7 +34,7 @@ export function unprovenBy({ subject, predicate }: ManifestStatement): string[] 
     'that the machine was honest: whoever has its private key can sign anything',
     'when it was made: the time is that of the machine',
     'that it is the newest, or that none is missing',
-    `that the history is still there and ends in ${history.hash.slice(0, 16)} at event ${history.seq}: \`holdfast session verify\` recomputes it where the session is`,
+    `that the history is still there and ends in ${history.hash.slice(0, 16)} at event ${history.seq}: \`holdfast session verify\` recomputes it where the session is, unless that event was removed since (\`history cut\`)`,
     'which program ran inside the sandbox, and what it sent to allowed hosts: bytes are counted, not read',
     'the model of a turn: it is what the agent said',
     ...(commit === undefined
@@ -42,7 +42,7 @@ export function unprovenBy({ subject, predicate }: ManifestStatement): string[] 
       : [`that your repository has commit ${commit} with this tree: git rev-parse ${commit}^{tree}`]),
     ...(history.first > 1
       ? [
-          `anything about the ${history.first - 1} events before event ${history.first}: they were too many to be listed`,
+          `anything about the ${history.first - 1} events before event ${history.first}: they were too many to be listed, or had been removed`,
         ]
       : []),
     ...(isCut ? ['what is only counted: some turns, hosts or handoffs are not listed'] : []),

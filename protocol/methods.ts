@@ -26,6 +26,7 @@ import {
 } from './entities.ts';
 import { POLICY_METHODS } from './egress.ts';
 import { FILES_METHODS } from './files.ts';
+import { CheckpointVerificationSchema, HISTORY_METHODS } from './history.ts';
 import { HOST_METHODS, HOST_NOTIFICATIONS } from './host.ts';
 import { ARTIFACT_METHODS } from './artifacts.ts';
 import { HANDOFF_METHODS } from './handoff.ts';
@@ -313,6 +314,10 @@ export const METHODS = {
       /** The first event at which the hash chain is broken. */
       firstInvalid: z.number().int().nullable(),
       contents: ContentsVerificationSchema,
+      /** Where a history begins that was cut; null for a whole one. */
+      checkpoint: CheckpointVerificationSchema.nullable().default(null),
+      /** What cannot be proved because events were removed, each as a sentence. */
+      unproven: z.array(z.string()).default([]),
     }),
     repeat: 'safe',
     whenDamaged: 'refused',
@@ -489,6 +494,7 @@ export const METHODS = {
   ...AGENT_SETTING_METHODS,
   ...CONVERSATION_METHODS,
   ...MEMORY_METHODS,
+  ...HISTORY_METHODS,
   ...POLICY_METHODS,
   ...SECRET_METHODS,
   ...SETUP_METHODS,

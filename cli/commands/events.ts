@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { isText } from '../../protocol/contents.ts';
 import type { SessionEvent } from '../../protocol/entities.ts';
+import type { CheckpointVerification } from '../../protocol/history.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { contentOf, currentType, parseEvent } from '../../protocol/events.ts';
 import type { Context } from '../context.ts';
@@ -62,6 +63,9 @@ export function registerEvents(registry: Registry, group: Command): void {
       );
     }
     if (!context.json) {
+      const { checkpoint, unproven } = result;
+      if (checkpoint !== null) await context.print(describeCheckpoint(checkpoint, context));
+      for (const what of unproven) await context.print(`not proved: ${what}`);
       const { damaged, removed } = result.contents;
       for (const { seq, sha256, problem } of damaged)
         await context.print(`${context.style.red(problem)}: content ${sha256} of event ${seq}`);
@@ -69,6 +73,16 @@ export function registerEvents(registry: Registry, group: Command): void {
     }
     return result.ok ? EXIT.done : EXIT.failed;
   });
+}
+
+function describeCheckpoint(
+  { valid, why, removed, madeAt, seq }: CheckpointVerification,
+  { style }: Context,
+) {
+  const day = madeAt.slice(0, 10);
+  return valid
+    ? `begins with the signed checkpoint at event ${seq}: ${pluralize(removed, 'earlier event')} were removed on ${day}`
+    : `${style.red('not valid')}: the checkpoint at event ${seq}: ${sanitizeLine(why ?? '')}`;
 }
 
 async function showStored(context: Context, session: string, options: EventsOptions): Promise<undefined> {

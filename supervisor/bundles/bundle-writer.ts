@@ -133,7 +133,11 @@ export class BundleWriter {
       left -= lines.length;
       yield lines;
     }
-    if (left !== 0) throw new HoldfastError('conflict', 'The session was deleted while it was exported');
+    if (left !== 0)
+      throw new HoldfastError(
+        'conflict',
+        'The session was deleted or its history was cut while it was exported',
+      );
     yield tarPadding(size);
 
     for (const [sha256, bytes] of [...contents].sort(([one], [other]) => (one < other ? -1 : 1))) {

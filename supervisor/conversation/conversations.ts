@@ -8,7 +8,7 @@ import { type EventEntry, contentOf, parseEvent } from '../../protocol/events.ts
 import { TimeSlice } from '../../protocol/time-slice.ts';
 import type { Log } from '../base/log.ts';
 import type { Contents } from '../history/contents.ts';
-import type { Appended, EventLog } from '../history/event-log.ts';
+import type { Appended, Cut, EventLog } from '../history/event-log.ts';
 import type { Database } from '../store/database.ts';
 import type { LiveRole } from './conversation-live.ts';
 import { ItemRows } from './item-rows.ts';
@@ -47,6 +47,7 @@ export class Conversations {
     this.rows = new ItemRows(options.database);
     this.index = WordIndex.open(options.database, () => this.rows.forgetAll());
     options.events.appended.on((appended) => this.#onAppended(appended));
+    options.events.wasCut.on((cut) => this.#onCut(cut));
   }
 
   /** Whether every conversation has been brought up to date since the start. */
@@ -131,6 +132,15 @@ export class Conversations {
     // A reader, or the next start, brings up to date what is left here.
     if (first === undefined || events.length > MAX_AT_ONCE) return;
     if (this.rows.head(sessionId).seq === first.seq - 1) this.#project(sessionId, events);
+  }
+
+  /** Items that began with a removed event go with it. */
+  #onCut({ sessionId, seq, kept }: Cut): void {
+    const head = this.rows.head(sessionId);
+    this.index?.removeUpTo(sessionId, seq, kept);
+    const removed = this.rows.removeUpTo(sessionId, seq, kept);
+    // Nobody has to read what is gone.
+    this.rows.setHead(sessionId, { seq: Math.max(head.seq, seq), items: head.items - removed });
   }
 
   #project(sessionId: string, events: readonly SessionEvent[]): void {

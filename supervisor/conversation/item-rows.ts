@@ -138,6 +138,16 @@ export class ItemRows {
       .map((row) => parseRow(ListedSchema, 'sessions', row).id);
   }
 
+  /** Removes the items up to one, except `kept`; returns how many there were. */
+  removeUpTo(sessionId: string, id: number, kept: readonly number[]): number {
+    return this.#database.run(
+      `DELETE FROM ${TABLE} WHERE sessionId = ? AND id <= ? AND id NOT IN (SELECT value FROM json_each(?))`,
+      sessionId,
+      id,
+      JSON.stringify(kept),
+    );
+  }
+
   /** Removes up to `limit` items of a session; returns how many there were. */
   remove(sessionId: string, limit: number): number {
     return this.#database.run(

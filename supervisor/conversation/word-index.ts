@@ -113,6 +113,17 @@ export class WordIndex {
       this.#database.run(`DELETE FROM ${INDEX} WHERE rowid = ?`, parseRow(IdSchema, INDEX, row).id);
   }
 
+  /** Removes the texts of items up to one, except `kept`. Call it in a transaction. */
+  removeUpTo(sessionId: string, item: number, kept: readonly number[]): void {
+    this.#database.run(
+      `DELETE FROM ${INDEX} WHERE rowid IN (SELECT rowid FROM ${INDEX} WHERE ${INDEX} MATCH ?
+         AND item <= ? AND item NOT IN (SELECT value FROM json_each(?)))`,
+      sessionExpression(sessionId),
+      item,
+      JSON.stringify(kept),
+    );
+  }
+
   /** Removes up to `limit` texts of a session; returns how many there were. Call it in a transaction. */
   remove(sessionId: string, limit: number): number {
     const ids = this.#database

@@ -23,6 +23,7 @@ const RowSchema = z.object({
 });
 const EndSchema = z.object({ end: count.nullable() });
 const FileSchema = z.object({ artifact: z.string(), end: count });
+const FileNameSchema = z.object({ artifact: z.string() });
 
 export type ContentState = 'intact' | 'altered' | 'missing' | 'removed';
 
@@ -107,7 +108,7 @@ export class Contents {
       throw new HoldfastError('not_found', `The session ${sessionId} has no content ${sha256}`);
     if (row.removedAt !== null) {
       throw new HoldfastError('not_found', `The content ${sha256} of ${sessionId} was removed`, {
-        why: 'the contents of a deleted session are removed; their hashes stay',
+        why: 'its session was deleted, or its events were removed by `history cut`; the hash stays',
       });
     }
     const end = Math.min(row.bytes, offset + Math.min(limit, CONTENT_READ_BYTES));
@@ -213,6 +214,35 @@ export class Contents {
       now,
       sessionId,
     );
+  }
+
+  /**
+   * Removes the bytes of these contents, which no event names any more, and not those that wait for their prompt. Their
+   * hashes stay, marked as removed. Call it in a transaction. Returns the files that may have bytes without a content then.
+   */
+  removeNamed(sessionId: string, ids: readonly string[], now: number): string[] {
+    const wanted = `sessionId = ?1 AND removedAt IS NULL AND sha256 IN (SELECT value FROM json_each(?2))
+      AND NOT EXISTS (SELECT 1 FROM attachment_uploads AS upload
+        WHERE upload.sessionId = contents.sessionId AND upload.sha256 = contents.sha256)`;
+    const list = JSON.stringify(ids);
+    const files = this.#database.all(
+      `SELECT DISTINCT artifact FROM contents WHERE ${wanted} AND artifact IS NOT NULL`,
+      sessionId,
+      list,
+    );
+    this.#database.run(
+      `UPDATE contents SET inline = NULL, artifact = NULL, start = 0, removedAt = ?3 WHERE ${wanted}`,
+      sessionId,
+      list,
+      now,
+    );
+    return files.map((row) => parseRow(FileNameSchema, 'contents', row).artifact);
+  }
+
+  /** Cuts off what lies behind the last content of a file; removes a file without one. A crash leaves it to `collect`. */
+  trim(sessionId: string, artifact: string): void {
+    const end = this.#endOf(sessionId, artifact) ?? 0;
+    if (this.#artifacts.size(sessionId, artifact) > end) this.#artifacts.truncate(sessionId, artifact, end);
   }
 
   /**

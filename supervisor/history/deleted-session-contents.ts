@@ -112,6 +112,8 @@ export class DeletedSessionContents {
         sessionId,
         ...KEPT,
       );
+      // The state at a checkpoint has names and errors. Its hash stays in what was signed.
+      database.run('UPDATE history_checkpoints SET state = NULL WHERE sessionId = ?', sessionId);
       sessions.update(sessionId, { about: null, tags: [], model: null });
       events.append(sessionId, [{ type: 'session.contents-removed', data: {} }]);
     });

@@ -32,6 +32,7 @@ const EventRowSchema = z.object({
 });
 /** A row with `data` as stored, because that exact text was hashed. */
 const RawRowSchema = EventRowSchema.extend({ data: z.string() });
+const GENESIS = { seq: 0, hash: GENESIS_HASH };
 const HeadSchema = z.object({ seq: count, hash: z.string() });
 
 /** The last event of a session: `seq` 0 and the genesis hash before the first. */
@@ -63,6 +64,13 @@ export interface Appended {
   readonly events: readonly SessionEvent[];
 }
 
+/** Events up to `seq` were removed, except `kept`. */
+export interface Cut {
+  readonly sessionId: string;
+  readonly seq: number;
+  readonly kept: readonly number[];
+}
+
 export type EventListener = (event: SessionEvent) => void;
 
 /**
@@ -72,6 +80,8 @@ export type EventListener = (event: SessionEvent) => void;
 export class EventLog {
   /** Events were appended. Emitted in their transaction, for rows that are derived from them. */
   readonly appended = new Emitter<Appended>();
+  /** Events were removed. Emitted in that transaction, for the same rows. */
+  readonly wasCut = new Emitter<Cut>();
   readonly #database: Database;
   readonly #onListenerError: (error: unknown) => void;
   readonly #heads = new Map<string, Head>();
@@ -180,16 +190,19 @@ export class EventLog {
         'SELECT seq, hash FROM events WHERE sessionId = ? ORDER BY seq DESC LIMIT 1',
         sessionId,
       );
-      head = row === undefined ? { seq: 0, hash: GENESIS_HASH } : parseRow(HeadSchema, 'events', row);
+      head = row === undefined ? GENESIS : parseRow(HeadSchema, 'events', row);
       this.#heads.set(sessionId, head);
     }
     return head;
   }
 
-  /** Recomputes the hash chain of all events that exist at the start. Yields to other work in between. */
+  /**
+   * Recomputes the hash chain of all events that exist at the start, from where the history was cut. Yields to other work
+   * in between.
+   */
   async verify(sessionId: string): Promise<Verification> {
     const { seq: end } = this.head(sessionId);
-    let head: Head = { seq: 0, hash: GENESIS_HASH };
+    let head: Head = this.start(sessionId);
     let events = 0;
     let firstInvalid: number | null = null;
     while (head.seq < end) {
@@ -217,6 +230,44 @@ export class EventLog {
     return { ok: firstInvalid === null, events, head: head.hash, firstInvalid };
   }
 
+  /** The event up to which the history was cut: `seq` 0 and the genesis hash for a whole one. */
+  start(sessionId: string): Head {
+    const row = this.#database.get(
+      'SELECT seq, hash FROM history_checkpoints WHERE sessionId = ?',
+      sessionId,
+    );
+    return row === undefined ? GENESIS : parseRow(HeadSchema, 'history_checkpoints', row);
+  }
+
+  /** The events up to `seq` that a cut has left, and whether each is what its hash covers. */
+  *keptUpTo(sessionId: string, seq: number): Generator<Head & { readonly isIntact: boolean }> {
+    const rows = this.#database.iterate(
+      'SELECT * FROM events WHERE sessionId = ? AND seq <= ? ORDER BY seq',
+      sessionId,
+      seq,
+    );
+    for (const row of rows) {
+      const raw = parseRow(RawRowSchema, 'events', row);
+      const wanted = eventHash(sessionId, raw.seq, isoTime(raw.at), raw.type, raw.data, raw.prevHash);
+      yield { seq: raw.seq, hash: raw.hash, isIntact: raw.hash === wanted };
+    }
+  }
+
+  /**
+   * Removes the events up to `seq` except `kept`; returns how many. Call it in the transaction that stores the checkpoint:
+   * without one, `verify` finds that events are missing.
+   */
+  cut(sessionId: string, seq: number, kept: readonly number[]): number {
+    const removed = this.#database.run(
+      `DELETE FROM events WHERE sessionId = ? AND seq <= ? AND seq NOT IN (SELECT value FROM json_each(?))`,
+      sessionId,
+      seq,
+      JSON.stringify(kept),
+    );
+    this.wasCut.emit({ sessionId, seq, kept });
+    return removed;
+  }
+
   /** Calls `listener` for every event committed from now on, in order, until the returned function is called. */
   subscribe(sessionId: string, listener: EventListener): () => void {
     const own: EventListener = (event) => listener(event);
@@ -240,6 +291,7 @@ export class EventLog {
     this.#database.transaction(() => {
       this.#database.afterRollback(() => this.#heads.delete(sessionId));
       this.#database.run('DELETE FROM events WHERE sessionId = ?', sessionId);
+      this.#database.run('DELETE FROM history_checkpoints WHERE sessionId = ?', sessionId);
       this.#heads.delete(sessionId);
     });
   }

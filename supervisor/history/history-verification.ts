@@ -1,6 +1,8 @@
 import type { Content, ContentsVerification } from '../../protocol/contents.ts';
 import { type EventEntry, contentsOf, parseEvent } from '../../protocol/events.ts';
 import type { SessionEvent } from '../../protocol/entities.ts';
+import { type CheckpointVerification, unprovenByCheckpoint } from '../../protocol/history.ts';
+import type { Checkpoints } from './checkpoints.ts';
 import type { Contents, ContentState } from './contents.ts';
 import type { EventLog, Verification } from './event-log.ts';
 
@@ -8,15 +10,27 @@ const MAX_REPORTED = 100;
 
 export interface HistoryVerified extends Verification {
   readonly contents: ContentsVerification;
+  /** What the chain begins with if the history was cut. */
+  readonly checkpoint: CheckpointVerification | null;
+  readonly unproven: string[];
 }
 
-/** Verifies the hash chain of a session, and every content that its events name. */
+export interface VerifiedParts {
+  readonly events: EventLog;
+  readonly contents: Contents;
+  readonly checkpoints: Pick<Checkpoints, 'verify'>;
+}
+
+/**
+ * Verifies the hash chain of a session, and every content that its events name. A history that was cut begins with its
+ * checkpoint.
+ */
 export async function verifyHistory(
-  events: EventLog,
-  contents: Contents,
+  { events, contents, checkpoints }: VerifiedParts,
   sessionId: string,
 ): Promise<HistoryVerified> {
   const chain = await events.verify(sessionId);
+  const checkpoint = checkpoints.verify(sessionId);
   const { seq: end } = events.head(sessionId);
   const states = new Map<string, ContentState>();
   const damaged: ContentsVerification['damaged'] = [];
@@ -39,8 +53,10 @@ export async function verifyHistory(
     [...states.values()].filter((state) => state === wanted).length;
   return {
     ...chain,
-    ok: chain.ok && damaged.length === 0,
+    ok: chain.ok && damaged.length === 0 && checkpoint?.valid !== false,
     contents: { intact: counted('intact'), removed: counted('removed'), damaged },
+    checkpoint,
+    unproven: checkpoint === null ? [] : unprovenByCheckpoint(checkpoint),
   };
 }
 

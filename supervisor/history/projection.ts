@@ -65,21 +65,39 @@ export interface ProjectedSession extends Pick<SessionRow, (typeof PROJECTED_SES
 }
 
 /**
- * The state after these events; null before `session.created`. Pure: the same events give the same state. Takes time in proportion to
- * the events, however many turns there are.
+ * The state after these events; null before `session.created`. `from`: the state that they follow, of a checkpoint. Pure: the same
+ * events give the same state. Takes time in proportion to the events, however many turns there are.
  */
-export function replay(events: Iterable<SessionEvent>): ProjectedSession | null {
-  let state: ProjectedSession | null = null;
-  const turns = new Map<string, ProjectedTurn>();
-  for (const event of events) {
-    const entry = parseEvent(event);
-    if (entry?.type === 'session.created') turns.clear();
-    const isOfOne = state !== null && entry !== null && changesTurn(entry);
-    if (isOfOne) applyToMap(turns, entry);
-    state = applyParsed(state, event, isOfOne ? null : entry);
+export function replay(
+  events: Iterable<SessionEvent>,
+  from: ProjectedSession | null = null,
+): ProjectedSession | null {
+  const replayed = new Replay(from);
+  for (const event of events) replayed.add(event);
+  return replayed.state();
+}
+
+/** The same for events that come in parts. */
+export class Replay {
+  #state: ProjectedSession | null;
+  readonly #turns: Map<string, ProjectedTurn>;
+
+  constructor(from: ProjectedSession | null) {
+    this.#state = from;
+    this.#turns = new Map(from?.turns.map((turn) => [turn.id, turn]));
   }
-  const whole: ProjectedSession | null = state;
-  return whole && { ...whole, turns: [...turns.values()] };
+
+  add(event: SessionEvent): void {
+    const entry = parseEvent(event);
+    if (entry?.type === 'session.created') this.#turns.clear();
+    const isOfOne = this.#state !== null && entry !== null && changesTurn(entry);
+    if (isOfOne) applyToMap(this.#turns, entry);
+    this.#state = applyParsed(this.#state, event, isOfOne ? null : entry);
+  }
+
+  state(): ProjectedSession | null {
+    return this.#state && { ...this.#state, turns: [...this.#turns.values()] };
+  }
 }
 
 function applyToMap(turns: Map<string, ProjectedTurn>, entry: TurnChange): void {

@@ -27,7 +27,7 @@ type Check = NonNullable<Manifest['checks']>['listed'][number];
 type Host = Manifest['egress']['listed'][number];
 
 export interface HistorySummaryOptions {
-  readonly events: Pick<EventLog, 'read' | 'newest'>;
+  readonly events: Pick<EventLog, 'read' | 'newest' | 'start'>;
   readonly sessionId: string;
   /** The last event that is looked at. */
   readonly head: Head;
@@ -51,7 +51,7 @@ export async function summarizeHistory({
   const summary = new Summary();
   const until = clock() + limits.readMs;
   const imported = newestImport(events, sessionId);
-  const lowest = Math.max(imported?.seq ?? 0, head.seq - limits.events);
+  const lowest = Math.max(imported?.seq ?? 0, events.start(sessionId).seq, head.seq - limits.events);
   let from = head.seq;
   while (from > lowest && clock() < until) {
     const to = from;

@@ -24,15 +24,22 @@ export function copyEvents(
   })[],
   turnIds: ReadonlyMap<string, string>,
 ): CopiedEvent[] {
-  return history.flatMap(({ seq, type, data, at }) => {
+  const copied: CopiedEvent[] = [];
+  for (const { seq, type, data, at } of history) {
     const { turnId } = data;
     const newTurnId = typeof turnId === 'string' ? turnIds.get(turnId) : undefined;
-    if (turnId !== undefined && newTurnId === undefined) return [];
+    if (turnId !== undefined && newTurnId === undefined) continue;
     const changed: Record<string, unknown> = { ...withoutPromptText(currentType(type), data) };
     if (newTurnId !== undefined) changed['turnId'] = newTurnId;
-    // The event was validated when it was written; only ids differ.
-    return [{ seq, entry: { type, data: changed, at: Date.parse(at) } as unknown as EventEntry }];
-  });
+    // Where the copy begins, as its own events are counted. Some of those before may have stayed.
+    if (type === 'history.cut') {
+      const removedUpTo = Number(data['seq']);
+      changed['seq'] = Math.max(1, copied.filter((one) => one.seq <= removedUpTo).length);
+    }
+    // The event was validated when it was written; only ids and places differ.
+    copied.push({ seq, entry: { type, data: changed, at: Date.parse(at) } as unknown as EventEntry });
+  }
+  return copied;
 }
 
 /** The contents that these events name. */

@@ -77,7 +77,7 @@ export class Forks {
     if (source === null) throw new HoldfastError('not_found', `There is no session ${snapshot.sessionId}`);
     const profile = profiles.getOrThrow(source.profile);
     const id = ids.next('ses');
-    const history = this.#history(snapshot);
+    const { history, start } = this.#history(snapshot);
     const copied = this.#endedTurns(history);
     const turnIds = new Map([...copied].map(([from, to]) => [from, to.id]));
     const copiedEvents = copyEvents(history, turnIds);
@@ -88,6 +88,12 @@ export class Forks {
         // The snapshot may have been deleted during the copy. From here on the intent protects its objects from
         // collection.
         snapshots.getOrThrow(snapshot.id);
+        if (events.start(source.id).seq !== start) {
+          throw new HoldfastError('conflict', 'The session was not created', {
+            why: 'events of the snapshot’s session were removed meanwhile',
+            next: 'try again',
+          });
+        }
         const row: SessionRow = {
           ...creation.row(profile, { name: name ?? id, throwaway: false }),
           id,
@@ -116,16 +122,19 @@ export class Forks {
     return result.id;
   }
 
-  /** The events of the source session up to the snapshot. */
-  #history({ sessionId, eventSeq }: SnapshotRow): SessionEvent[] {
+  /** The events of the source session up to the snapshot, and where it was cut. A cut is said even if it came later. */
+  #history({ sessionId, eventSeq }: SnapshotRow): { history: SessionEvent[]; start: number } {
     const { events } = this.#options;
+    const start = events.start(sessionId).seq;
     const history: SessionEvent[] = [];
     for (;;) {
       const page = events.read(sessionId, { after: history.at(-1)?.seq ?? 0 });
       const wanted = page.filter(({ seq }) => seq <= eventSeq);
       history.push(...wanted);
-      if (page.length === 0 || wanted.length < page.length) return history;
+      if (page.length === 0 || wanted.length < page.length) break;
     }
+    const later = events.newest(sessionId, 'history.cut', 1).filter(({ seq }) => seq > eventSeq);
+    return { history: [...history, ...later], start };
   }
 
   /** A snapshot that came in a bundle is older than the import. Its fork has to say too that another home wrote that history. */

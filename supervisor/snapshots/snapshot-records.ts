@@ -60,6 +60,8 @@ export class SnapshotRecords {
     if (newest.reason === 'agent' && reason !== 'agent') return false;
     if (reason !== 'manual') return true;
     const { sessionId, eventSeq } = newest;
+    // The events since then were removed, and a turn can have been among them.
+    if (eventSeq < this.#options.events.start(sessionId).seq) return false;
     return (
       this.#options.events.read(sessionId, { after: eventSeq, type: 'turn.ended', limit: 1 }).length === 0
     );

@@ -39,6 +39,8 @@ export class SnapshotViews {
   #turnOf({ sessionId, reason, eventSeq, duringTurn }: SnapshotRow): Snapshot['turn'] {
     if (reason !== 'before-turn') return null;
     const type = duringTurn ? 'snapshot.created' : 'turn.started';
+    // The events that said it were removed.
+    if (eventSeq < this.#events.start(sessionId).seq) return null;
     const [started] = this.#events.read(sessionId, { after: eventSeq, type, limit: 1 });
     const id = TurnStartedSchema.safeParse(started?.data).data?.turnId;
     if (id === undefined) return null;

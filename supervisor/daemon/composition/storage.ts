@@ -10,10 +10,13 @@ import { SessionMemory } from '../../conversation/session-memory.ts';
 import type { Engine } from '../../engine/port.ts';
 import { Artifacts } from '../../history/artifacts.ts';
 import { Attachments } from '../../history/attachments.ts';
+import { Checkpoints } from '../../history/checkpoints.ts';
 import { Contents } from '../../history/contents.ts';
 import { EventLog } from '../../history/event-log.ts';
+import { HistoryCuts } from '../../history/history-cuts.ts';
 import { SessionRecords } from '../../history/session-records.ts';
 import { TurnOutput } from '../../history/turn-output.ts';
+import { type HostKey, openHostKey } from '../../manifests/host-key.ts';
 import { LineageStores } from '../../snapshots/store/lineage-stores.ts';
 import { openDatabase } from '../../store/database.ts';
 import { SecretFiles } from '../../secrets/secret-files.ts';
@@ -42,6 +45,8 @@ export function openStorage(home: Home, log: Log) {
   const uploads = new AttachmentUploads(database);
   const attachments = new Attachments({ database, uploads, contents, now, log: log.child('attachments') });
   const own = { database, sessions, events, contents, attachments };
+  const hostKey = (): HostKey => openHostKey(home.hostKey);
+  const checkpoints = new Checkpoints({ ...own, homeId: home.id, key: hostKey, now });
   const operations = new Operations(database);
   const conversations = new Conversations({ ...own, log: log.child('conversations') });
   const conversationReader = new ConversationReader({ ...own, conversations });
@@ -63,6 +68,12 @@ export function openStorage(home: Home, log: Log) {
     artifacts,
     contents,
     attachments,
+    checkpoints,
+    historyCuts: new HistoryCuts({
+      ...{ database, events, contents, checkpoints, operations, now },
+      snapshots: new Snapshots(database),
+      log: log.child('history'),
+    }),
     output: new TurnOutput(database, events, contents, artifacts),
     conversations,
     conversationReader,

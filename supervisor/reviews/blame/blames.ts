@@ -12,7 +12,7 @@ import type { Turns } from '../../store/turns.ts';
 import type { ReviewTrees } from '../review-trees.ts';
 import type { TextComparison } from '../text-comparison.ts';
 import { bytesOf, type StoredVersion, versionAt } from './file-versions.ts';
-import { type Cause, causeBetween, type StoredState } from './intervals.ts';
+import { type Cause, causeBetween, type StoredState, UNKNOWN } from './intervals.ts';
 import { LineOrigins, type OriginRange } from './line-origins.ts';
 import { renamedFrom } from './renamed-from.ts';
 import { type SessionStates, type SessionStatesOptions, statesOf } from './session-states.ts';
@@ -32,7 +32,7 @@ export interface LiveFile {
 
 export interface BlamesOptions extends Omit<SessionStatesOptions, 'turns'> {
   readonly turns: Pick<Turns, 'listBySession' | 'readInputStart'>;
-  readonly events: Pick<EventLog, 'head'>;
+  readonly events: Pick<EventLog, 'head' | 'start'>;
   readonly trees: Pick<ReviewTrees, 'use'>;
   readonly texts: Pick<TextComparison, 'changes'>;
   /** Reads up to `BLAME_LIMITS.bytes`. Errors: the `file_*` codes. */
@@ -97,6 +97,7 @@ export class Blames {
     { states, turns, startedAt }: SessionStates,
     signal?: AbortSignal,
   ): Promise<Answer> {
+    const knownFrom = this.#options.events.start(session.id).seq;
     const lines = lineStarts(live.bytes).length - 1;
     const origins = new LineOrigins<Origin>(lines);
     const slices = new TimeSlice(signal);
@@ -126,7 +127,7 @@ export class Blames {
           renames += 1;
         }
         if (version.is === 'unknown') continue;
-        const origin = { cause: causeBetween(from, to, turns), from, to };
+        const origin = { cause: causeBetween(from, to, turns, knownFrom), from, to };
         if (version.is === 'absent') {
           origins.finish(origin);
           return;
@@ -245,8 +246,6 @@ export class Blames {
     };
   }
 }
-
-const UNKNOWN: Cause = { kind: 'unknown', isExact: false, turns: [] };
 
 /** A version of a file. */
 interface Text {

@@ -33,15 +33,19 @@ export interface Cause {
 
 export const START: Cause = { kind: 'start', isExact: true, turns: [] };
 
+export const UNKNOWN: Cause = { kind: 'unknown', isExact: false, turns: [] };
+
 /**
  * What ran between two states of a workspace. `from` null: before the first state that is known; `to` null: now. `turns`:
- * all of the session, in order.
+ * all of the session, in order. `knownFrom`: the events up to this one were removed, and nobody knows which turns ran before.
  */
 export function causeBetween(
   from: StoredState | null,
   to: StoredState | null,
   turns: readonly TurnSpan[],
+  knownFrom = 0,
 ): Cause {
+  if (from !== null && from.seq < knownFrom) return UNKNOWN;
   const fromSeq = from?.seq ?? 0;
   const toSeq = to?.seq ?? Infinity;
   const ran = turns.filter(({ startSeq, endSeq }) => startSeq <= toSeq && endSeq > fromSeq);

@@ -4,6 +4,8 @@ import type { Peer } from '../../../protocol/wire/peer.ts';
 import { type Handlers, type EmptyMap, withBytes } from '../../../protocol/wire/shapes.ts';
 import { type Turn, ENDED_TURN_STATUSES } from '../../../protocol/entities.ts';
 import type { Attachments } from '../../history/attachments.ts';
+import type { Checkpoints } from '../../history/checkpoints.ts';
+import type { HistoryCuts } from '../../history/history-cuts.ts';
 import type { Contents } from '../../history/contents.ts';
 import type { EventLog } from '../../history/event-log.ts';
 import { verifyHistory } from '../../history/history-verification.ts';
@@ -24,7 +26,7 @@ const OUTPUT_BYTES = 1024 * 1024;
 const DAY_MS = 86_400_000;
 const LISTED_OUTPUT_CHARACTERS = 256;
 
-type Groups = 'session' | 'attachment' | 'content' | 'turn' | 'exec' | 'workspace';
+type Groups = 'history' | 'session' | 'attachment' | 'content' | 'turn' | 'exec' | 'workspace';
 type SessionMethods = {
   [
     M in keyof typeof METHODS as M extends 'session/search'
@@ -44,16 +46,19 @@ export interface SessionHandlersOptions {
   readonly events: EventLog;
   readonly output: TurnOutput;
   readonly contents: Contents;
+  readonly checkpoints: Pick<Checkpoints, 'verify'>;
+  readonly historyCuts: Pick<HistoryCuts, 'cut'>;
   readonly attachments: Pick<Attachments, 'receive'>;
   readonly turns: Turns;
   readonly ids: Ids;
 }
 
-/** The answers to `session/*`, `attachment/*`, `content/*`, `turn/*`, `exec/*` and `workspace/*`. */
+/** The answers to `session/*`, `history/*`, `attachment/*`, `content/*`, `turn/*`, `exec/*` and `workspace/*`. */
 export function sessionHandlers<P extends Client>(
   options: SessionHandlersOptions,
 ): Handlers<SessionMethods, P> {
   const { service, events, output, contents, attachments: files, turns, ids } = options;
+  const { checkpoints, historyCuts } = options;
   const { queue, changes, execs, turnSnapshots } = options;
   const subscriptions = new Map<string, { readonly client: P; readonly subscription: EventSubscription }>();
 
@@ -135,7 +140,10 @@ export function sessionHandlers<P extends Client>(
       subscriptions.delete(subscription);
       return {};
     },
-    'session/verify': ({ session }) => verifyHistory(events, contents, service.find(session).id),
+    'session/verify': ({ session }) =>
+      verifyHistory({ events, contents, checkpoints }, service.find(session).id),
+    'history/cut': ({ session, ...request }, { signal }) =>
+      historyCuts.cut(service.find(session), request, signal),
     'attachment/upload': ({ session, ...part }, { bytes }) =>
       files.receive(service.find(session).id, { ...part, bytes }),
     'content/read': ({ session, id, offset, limit }) => {

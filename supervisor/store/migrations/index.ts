@@ -25,6 +25,7 @@ import { attachments } from './024-attachments.ts';
 import { moves } from './025-moves.ts';
 import { setupTemplates } from './026-setup-templates.ts';
 import { sessionOrigins } from './027-session-origins.ts';
+import { historyCheckpoints } from './028-history-checkpoints.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -61,4 +62,5 @@ export const MIGRATIONS: readonly Migration[] = [
   moves,
   setupTemplates,
   sessionOrigins,
+  historyCheckpoints,
 ];

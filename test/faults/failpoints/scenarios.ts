@@ -4,6 +4,7 @@ import { agentTurnScenario } from './agents.ts';
 import { artifactRemovalScenario, artifactScenario } from './artifacts.ts';
 import { attachmentScenario } from './attachments.ts';
 import { importScenario } from './bundles.ts';
+import { historyCutScenario } from './history.ts';
 import { moveScenario } from './moves.ts';
 import {
   buildScenario,
@@ -46,6 +47,9 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'turn.after-launch': turnScenario,
   'turn.during-output': turnScenario,
   'content.before-event': largeOutputScenario,
+  'cut.before-step': historyCutScenario,
+  'cut.during-step': historyCutScenario,
+  'cut.after-step': historyCutScenario,
   'turn.before-end': turnScenario,
   'turn.after-end': turnScenario,
   'turn.before-forget': turnScenario,
@@ -146,6 +150,7 @@ const PARTS: Record<Operation, ScenarioGroup> = {
   delete: 'sessions',
   turn: 'turns',
   content: 'turns',
+  cut: 'turns',
   agent: 'turns',
   terminal: 'turns',
   attachment: 'turns',

@@ -2,15 +2,24 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DatabaseSync } from 'node:sqlite';
+import { z } from 'zod';
 import type { Session, SessionEvent } from '../../../protocol/entities.ts';
 import { EventLog } from '../../../supervisor/history/event-log.ts';
-import { projectionMismatches as rowDifferences, replay } from '../../../supervisor/history/projection.ts';
+import {
+  projectionMismatches as rowDifferences,
+  type ProjectedSession,
+  replay,
+} from '../../../supervisor/history/projection.ts';
 import { Database } from '../../../supervisor/store/database.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Turns } from '../../../supervisor/store/turns.ts';
 import type { FaultHome } from './fault-home.ts';
 
 const SETTLE_MS = 20_000;
+/** What a checkpoint says of the events before it; `session/verify` judges it. */
+const StateSchema = z.object({
+  state: z.string().transform((text) => JSON.parse(text) as ProjectedSession),
+});
 
 /**
  * Soon: what sessions say of themselves is what Docker shows, and nothing is left that belongs to no session.
@@ -83,9 +92,10 @@ export async function turnOutput(
 /** The history of a session is whole: seq without gaps, the chain of hashes holds, and replayed it gives what the rows hold. */
 export async function expectWholeHistory(home: FaultHome, session: string): Promise<void> {
   await expectReplayed(home, session);
-  const { ok, firstInvalid } = await home.call('session/verify', { session });
+  const { ok, firstInvalid, checkpoint } = await home.call('session/verify', { session });
   if (!ok) throw new Error(`the history of ${session} does not hold at ${String(firstInvalid)}`);
-  let after = 0;
+  // A history that was cut is whole from there on.
+  let after = checkpoint?.seq ?? 0;
   for (;;) {
     const { events, lastSeq } = await home.call('session/events', { session, after, limit: 1000 });
     for (const { seq } of events) {
@@ -104,13 +114,20 @@ async function expectReplayed(home: FaultHome, session: string): Promise<void> {
     try {
       const events = new EventLog(database);
       const told: SessionEvent[] = [];
-      for (let page = events.read(session); page.length > 0;) {
+      const start = events.start(session).seq;
+      for (let page = events.read(session, { after: start }); page.length > 0;) {
         told.push(...page);
         page = events.read(session, { after: page.at(-1)?.seq ?? 0 });
       }
+      const before = database.get('SELECT state FROM history_checkpoints WHERE sessionId = ?', session);
+      const state = before === undefined ? null : StateSchema.parse(before).state;
       const row = new Sessions(database).get(session);
       if (row === null) throw new Error(`there is no row of ${session}`);
-      const wrong = rowDifferences(replay(told), row, new Turns(database).listBySession(session, 1000));
+      const wrong = rowDifferences(
+        replay(told, state),
+        row,
+        new Turns(database).listBySession(session, 1000),
+      );
       if (wrong.length === 0) return;
       if (Date.now() > until)
         throw new Error(`history and rows of ${session} differ:\n  ${wrong.join('\n  ')}`);

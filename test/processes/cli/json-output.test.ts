@@ -162,6 +162,9 @@ describe('--json prints one document and nothing else', () => {
         head: 'abc',
         firstInvalid: null,
         contents: { intact: 3, removed: 0, damaged: [] },
+        // A supervisor of an earlier version says neither.
+        checkpoint: null,
+        unproven: [],
       },
     ],
     [['turn', 'show', TURN_ID], { turn: turn() }],

@@ -47,7 +47,7 @@ function given(home: Home = temporaryHome()) {
   const artifacts = new Artifacts(home);
   const contents = new Contents(database, artifacts);
   const output = new TurnOutput(database, log, contents, artifacts);
-  const verify = () => verifyHistory(log, contents, SESSION);
+  const verify = () => verifyHistory({ events: log, contents, checkpoints: { verify: () => null } }, SESSION);
   return { home, database, sessions, turns, log, artifacts, contents, output, verify };
 }
 

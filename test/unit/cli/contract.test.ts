@@ -39,6 +39,7 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
   ['session delete', '<session>', '--force'],
   ['session move', '<session>', '--to', '--name', '--profile', '--wait', '--abort'],
   ['session events', '<session>', '--after', '--follow', '--type', '--no-pager'],
+  ['history cut', '<session>', '--before', '--keep', '--dry-run', '--force'],
   ['memory show', '<session>'],
   ['memory set', '<session> [text]'],
   ['memory history', '<session>'],
