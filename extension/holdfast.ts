@@ -37,7 +37,6 @@ import { HomePages } from './home/home-pages.ts';
 import { HistoryCommands } from './history/commands.ts';
 import { HistoryDocuments } from './history/history-documents.ts';
 import { SessionEvents } from './history/session-events.ts';
-import { TurnChanges } from './history/turn-changes.ts';
 import { ManifestCommands } from './page/manifest-commands.ts';
 import { PageAfterResume } from './sessions/page-after-resume.ts';
 import { SessionPages } from './page/session-pages.ts';
@@ -46,6 +45,7 @@ import { DenialNotifications } from './policy/denial-notifications.ts';
 import { OpenReviews } from './review/open-reviews.ts';
 import { ReviewCommands } from './review/review-commands.ts';
 import { WhyCommands } from './review/why-commands.ts';
+import { WorkspaceMarks } from './review/workspace-marks.ts';
 import { ReviewDocuments } from './review/review-documents.ts';
 import { SearchCommands } from './search/commands.ts';
 import { SessionCommands } from './sessions/commands.ts';
@@ -124,7 +124,6 @@ export class Holdfast implements Disposable {
     const events = own.add(new SessionEvents(connection));
     own.add(new DenialNotifications(connection, host, sessions));
     own.add(new WaitingStatusItem(sessions));
-    own.add(window.registerFileDecorationProvider(own.add(new TurnChanges(connection, events, times))));
     own.add(registerModeDocuments());
     own.add(new ReviewDocuments(connection));
     const documents = own.add(new HistoryDocuments(events, connection));
@@ -132,6 +131,8 @@ export class Holdfast implements Disposable {
     const emptyFolder = Uri.joinPath(context.globalStorageUri, 'nowhere', 'workspace').fsPath;
     const state = context.workspaceState;
     const reviews = own.add(new OpenReviews({ connection, sessions, events, state }));
+    const marks = own.add(new WorkspaceMarks({ connection, events, times, reviews }));
+    own.add(window.registerFileDecorationProvider(marks));
     const terminals = own.add(
       new SessionTerminals({ connection, sessions, home, program, emptyFolder, state }),
     );

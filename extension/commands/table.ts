@@ -60,6 +60,8 @@ export const COMMANDS = {
   'holdfast.restoreSnapshot': SANDBOX,
   'holdfast.forkSession': SANDBOX,
   'holdfast.compareSnapshots': SANDBOX,
+  'holdfast.seeChanges': SANDBOX,
+  'holdfast.compareWithTurn': SANDBOX,
   'holdfast.openSnapshot': RECORDS,
   'holdfast.openSnapshotFile': RECORDS,
   'holdfast.pinSnapshot': RECORDS,

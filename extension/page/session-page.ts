@@ -23,8 +23,8 @@ import { showIcon } from './fill-panel.ts';
 import { hostState } from './host-state.ts';
 import { lateHandlers } from './late-handlers.ts';
 import { turnLines } from './turn-lines.ts';
-import { snapshotsOfTurn } from './turn-snapshots.ts';
-import type { TurnSnapshots } from './turn-snapshots.ts';
+import { snapshotsOfTurn } from '../snapshots/turn-snapshots.ts';
+import type { TurnSnapshots } from '../snapshots/turn-snapshots.ts';
 import { WebviewLink } from './webview-link.ts';
 
 /** The most of a content that a page shows. */

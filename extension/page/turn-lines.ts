@@ -1,7 +1,7 @@
 import type { Connection } from '../connection/connection.ts';
 import type { RequestResult } from '../../webview/link.ts';
 import type { Requests } from '../../webview/messages.ts';
-import { snapshotsOfTurn } from './turn-snapshots.ts';
+import { snapshotsOfTurn } from '../snapshots/turn-snapshots.ts';
 
 /** With more than this no lines are counted. */
 const MAX_FILES = 500;

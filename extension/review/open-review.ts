@@ -109,7 +109,7 @@ export class OpenReview implements Disposable {
   }
 
   fileAt(path: string): ReviewFile | undefined {
-    return this.#files.find((file) => file.path === path);
+    return this.#resources.get(path)?.file;
   }
 
   uriOf(file: Pick<ReviewFile, 'path' | 'id'>, side: 'base' | 'target'): Uri {

@@ -1,4 +1,4 @@
-import { commands, window } from 'vscode';
+import { EventEmitter, commands, window } from 'vscode';
 import type { Disposable, Memento } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import type { Hunk, ReviewFile, ReviewState } from '../../protocol/review.ts';
@@ -35,6 +35,9 @@ export class OpenReviews implements Disposable {
   readonly #reviews = new Map<string, OpenReview>();
   /** By session, as `#reviews`. */
   readonly #staying = new Map<string, StayingGroup>();
+  readonly #changed = this.#owned.add(new EventEmitter<string>());
+  /** Fires with the session whose review has other changes or decisions, or is not shown any more. */
+  readonly onDidChange = this.#changed.event;
   readonly #decorations: ReviewDecorations;
   readonly #marks: HunkMarks;
   #comments: ReviewComments | undefined;
@@ -112,6 +115,7 @@ export class OpenReviews implements Disposable {
       void staying.refresh();
       this.tree.refresh();
       this.#decorations.refresh();
+      this.#changed.fire(session.id);
       this.#marks.refresh();
       this.#acceptedTexts.refresh(session.id);
       void this.comments.refresh(review);
@@ -135,6 +139,7 @@ export class OpenReviews implements Disposable {
     this.#reviews.get(session)?.dispose();
     this.#reviews.delete(session);
     this.#staying.delete(session);
+    this.#changed.fire(session);
     this.#tree?.refresh();
     this.#comments?.forget(session);
     this.#remember();

@@ -4,7 +4,7 @@ import type { ReviewFile } from '../../protocol/review.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { REVIEW_SCHEME, shownChange } from './change-uri.ts';
 import type { ShownChange } from './change-uri.ts';
-import { badgeOf, describeChange, isUndecided, needsCare } from './review-model.ts';
+import { badgeOf, describeChange, isUndecided, kindOf, needsCare } from './review-model.ts';
 
 const COLORS: Readonly<Record<ReviewFile['kind'], string>> = {
   added: 'gitDecoration.addedResourceForeground',
@@ -14,6 +14,12 @@ const COLORS: Readonly<Record<ReviewFile['kind'], string>> = {
   mode: 'gitDecoration.modifiedResourceForeground',
   typechange: 'gitDecoration.modifiedResourceForeground',
 };
+
+/** The letter of a kind of change. `when`: for the tooltip. */
+export function decorationOf(kind: ReviewFile['kind'], when: string): FileDecoration {
+  const [letter, name] = kindOf(kind);
+  return new FileDecoration(letter, `${name}, ${when}`, new ThemeColor(COLORS[kind]));
+}
 
 /** The letter of each change, and a mark on those that need care, in the Source Control view and in tabs. */
 export class ReviewDecorations implements FileDecorationProvider, Disposable {

@@ -82,6 +82,11 @@ export function groupOf(file: Pick<ReviewFile, 'path' | 'state' | 'risks' | 'bel
   }
 }
 
+/** The letter and the name of a kind of change. */
+export function kindOf(kind: ReviewFile['kind']): readonly [letter: string, name: string] {
+  return KINDS[kind];
+}
+
 /** At most two characters: the letter of the change, and a mark where it needs care. */
 export function badgeOf(file: Pick<ReviewFile, 'kind' | 'risks' | 'below'>): string {
   return `${KINDS[file.kind][0]}${needsCare(file) ? '!' : ''}`;

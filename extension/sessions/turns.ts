@@ -14,6 +14,7 @@ import { formatDispatch, formatTurnEnd, formatTurnSnapshot } from './format.ts';
 
 /** How long one `turn/wait` waits. */
 const WAIT_MS = 30_000;
+const SEE_CHANGES = 'See Changes';
 const SHOW_OUTPUT = 'Show Output';
 const SHOW_HISTORY = 'Show History';
 
@@ -121,11 +122,18 @@ function report(session: Session, turn: Turn): void {
   const note = formatTurnSnapshot(turn);
   const ended = `${sanitize(sessionTitle(session))}: ${sanitize(formatTurnEnd(turn), 400)}`;
   const text = note === null ? ended : `${ended} – ${sanitize(note, 400)}`;
+  const choices = [
+    ...((turn.snapshot?.snapshotId ?? null) === null ? [] : [SEE_CHANGES]),
+    SHOW_OUTPUT,
+    OPEN_PAGE,
+    SHOW_HISTORY,
+  ];
   const shown =
     note === null && (turn.status === 'succeeded' || turn.status === 'cancelled')
-      ? window.showInformationMessage(text, SHOW_OUTPUT, OPEN_PAGE, SHOW_HISTORY)
-      : window.showWarningMessage(text, SHOW_OUTPUT, OPEN_PAGE, SHOW_HISTORY);
+      ? window.showInformationMessage(text, ...choices)
+      : window.showWarningMessage(text, ...choices);
   void shown.then((choice) => {
+    if (choice === SEE_CHANGES) void commands.executeCommand('holdfast.seeChanges', session.id, turn.turnId);
     if (choice === SHOW_OUTPUT) void commands.executeCommand('holdfast.openSession', session.id);
     openPageIf(choice, session.id);
     if (choice === SHOW_HISTORY) void commands.executeCommand('holdfast.showHistory', session.id);

@@ -1,16 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import type { Uri } from 'vscode';
 import { commands, window, workspace } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { WORKSPACE } from '../../protocol/paths.ts';
-import type { Change, ChangeTotals, Snapshot } from '../../protocol/snapshots.ts';
+import type { ChangeTotals, Snapshot } from '../../protocol/snapshots.ts';
 import { notifyProgress } from '../base/progress.ts';
 import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
-import { snapshotUri, workspaceUri } from '../files/location.ts';
-import type { Homes } from '../files/location.ts';
+import { snapshotUri } from '../files/location.ts';
 import { formatCount, formatProgress } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from '../sessions/session-list.ts';
@@ -19,17 +16,13 @@ import { confirmEndingWork } from '../sessions/confirm-ending-work.ts';
 import { openWorkspace } from '../sessions/open-workspace.ts';
 import { OPEN_PAGE, openPageIf } from '../sessions/page-offer.ts';
 import { pickSession } from '../sessions/pick-session.ts';
-import { modeUri } from './mode-documents.ts';
+import { compareFile, compareSides, compareTurn } from './comparison.ts';
 import { deleteSnapshot, openSnapshotFile, pinSnapshot } from './snapshot-actions.ts';
 import { pickSnapshot } from './pick-snapshot.ts';
-import { formatCaveats, formatTotals, snapshotTitle } from './format.ts';
+import { formatTotals, snapshotTitle } from './format.ts';
 
-/** How many files are compared side by side. Further changes are only counted. */
-const MAX_COMPARED = 500;
 const UNDO = 'Undo';
 const COMPARE = 'Compare';
-
-type Side = Snapshot | 'now';
 
 /** The commands that create, open, compare, restore and fork snapshots. */
 export class SnapshotCommands {
@@ -47,6 +40,9 @@ export class SnapshotCommands {
       'holdfast.restoreSnapshot': (target, snapshot, seen) => this.#restore(target, snapshot, seen),
       'holdfast.forkSession': (target, snapshot, name) => this.#fork(target, snapshot, name),
       'holdfast.compareSnapshots': (target, a, b) => this.#compare(target, a, b),
+      'holdfast.seeChanges': (target, turn) => this.#act(target, 'See Changes', compareTurn, turn),
+      'holdfast.compareWithTurn': (file) =>
+        compareFile(this.#connection, file, (id) => this.#pick(id, 'Compare')),
       'holdfast.openSnapshot': (target, snapshot) => this.#open(target, snapshot),
       'holdfast.openSnapshotFile': (target, snapshot) =>
         this.#act(target, 'Browse Snapshot Files', openSnapshotFile, snapshot),
@@ -105,7 +101,7 @@ export class SnapshotCommands {
       COMPARE,
     );
     if (choice === COMPARE) {
-      await this.#compareSides(session, 'now', snapshot);
+      await compareSides(this.#connection, session, 'now', snapshot);
       return undefined;
     }
     if (choice !== RESTORE) return undefined;
@@ -220,30 +216,7 @@ export class SnapshotCommands {
       given: second,
       withNow: true,
     });
-    return b === undefined ? undefined : this.#compareSides(session, a, b);
-  }
-
-  async #compareSides(session: Session, a: Side, b: Side): Promise<ChangeTotals> {
-    const { changes, totals, caveats } = await this.#connection.call('snapshot/diff', {
-      a: idOf(a),
-      b: idOf(b),
-      session: session.id,
-      limit: MAX_COMPARED,
-    });
-    const resources = changes.flatMap((change) => sidesOf(this.#connection, session.id, a, b, change));
-    const summary = [formatTotals(totals), formatCaveats(caveats)].filter((part) => part !== null).join('; ');
-    const title = `${sanitize(sessionTitle(session))}: ${sideTitle(a)} → ${sideTitle(b)} (${summary})`;
-    if (resources.length === 0) void window.showInformationMessage(`${title}.`);
-    else {
-      await commands.executeCommand('vscode.changes', title, resources);
-      if (totalOf(totals) > changes.length) {
-        window.setStatusBarMessage(
-          `Showing the first ${changes.length} changes of ${formatTotals(totals)}`,
-          10_000,
-        );
-      }
-    }
-    return totals;
+    return b === undefined ? undefined : compareSides(this.#connection, session, a, b);
   }
 
   /** Adds a snapshot's files to the window as a read-only folder. */
@@ -289,39 +262,4 @@ async function askLabel(session: Session): Promise<string | undefined> {
     prompt: 'Label (optional)',
     validateInput: (text) => (text.length > 200 ? 'Enter at most 200 characters.' : undefined),
   });
-}
-
-function idOf(side: Side): string {
-  return side === 'now' ? 'now' : side.id;
-}
-
-function sideTitle(side: Side): string {
-  return side === 'now' ? 'now' : sanitize(snapshotTitle(side));
-}
-
-function totalOf({ bytes: _bytes, ...counts }: ChangeTotals): number {
-  return Object.values(counts).reduce((sum, count) => sum + count, 0);
-}
-
-type Sides = [Uri, Uri | undefined, Uri | undefined];
-
-/**
- * The entries of the diff editor for one change: the URI for the label, then both sides, undefined where there is no
- * file. A change of content and a change of mode are separate entries.
- */
-function sidesOf(home: Pick<Homes, 'of'>, session: string, a: Side, b: Side, change: Change): Sides[] {
-  const { path, oldPath, kind, type, oldMode, newMode } = change;
-  const at = (side: Side, where: string): Uri =>
-    side === 'now' ? workspaceUri(home, session, where) : snapshotUri(home.of(session), side.id, where);
-  const name = workspaceUri(home, session, path.startsWith(WORKSPACE) ? path : `${WORKSPACE}/${path}`);
-  const sides: Sides[] = [];
-  if (type === 'file' && kind !== 'mode') {
-    const left = kind === 'added' ? undefined : at(a, oldPath ?? path);
-    const right = kind === 'deleted' ? undefined : at(b, path);
-    sides.push([name, left, right]);
-  }
-  if (kind !== 'typechange' && oldMode !== null && newMode !== null && oldMode !== newMode) {
-    sides.push([name, modeUri(path, oldMode), modeUri(path, newMode)]);
-  }
-  return sides;
 }

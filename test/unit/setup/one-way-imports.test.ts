@@ -39,8 +39,8 @@ describe('imports between modules point one way', () => {
 describe('imports between the modules of an area point one way', () => {
   test.each([
     ['extension/holdfast.ts', 'extension/files/location.ts'],
-    ['extension/history/turn-changes.ts', 'extension/history/session-events.ts'],
-    ['extension/history/turn-changes.ts', 'extension/sessions/session-window.ts'],
+    ['extension/history/history-documents.ts', 'extension/history/session-events.ts'],
+    ['extension/review/workspace-marks.ts', 'extension/sessions/session-window.ts'],
     ['extension/snapshots/commands.ts', 'extension/sessions/pick-session.ts'],
     ['supervisor/sessions/removal.ts', 'supervisor/snapshots/restores.ts'],
   ])('%s may import %s', (from, to) => {

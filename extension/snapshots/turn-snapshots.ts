@@ -1,3 +1,4 @@
+import type { Turn } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Connection } from '../connection/connection.ts';
 
@@ -13,21 +14,34 @@ export interface TurnSnapshots {
   readonly isLast: boolean;
 }
 
-/** The snapshots around a turn. Errors: `not_found` where there is none before it. */
+/** The snapshots around a turn; without an id, the last one that has any. Errors: `not_found` where there is none before it. */
 export async function snapshotsOfTurn(
   connection: Connection,
   session: string,
-  turnId: string,
+  turnId?: string,
 ): Promise<TurnSnapshots> {
   const { turns } = await connection.call('turn/list', { session, limit: MAX_TURNS });
   const ordered = [...turns].sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
-  const index = ordered.findIndex((turn) => turn.turnId === turnId);
+  const hasSnapshot = ({ snapshot }: Turn): boolean => (snapshot?.snapshotId ?? null) !== null;
+  const index =
+    turnId === undefined
+      ? ordered.findLastIndex(hasSnapshot)
+      : ordered.findIndex((turn) => turn.turnId === turnId);
   const before = ordered[index]?.snapshot?.snapshotId ?? null;
   if (before === null) {
-    throw new HoldfastError('not_found', 'There is no snapshot of the files before this turn', {
-      why: 'none was created, or the turn is too old',
-      next: 'choose a snapshot in the tab Snapshots',
-    });
+    throw new HoldfastError(
+      'not_found',
+      turnId === undefined
+        ? 'There is no snapshot from before a turn'
+        : 'There is no snapshot of the files before this turn',
+      {
+        why:
+          turnId === undefined
+            ? 'no turn has started, or none was created'
+            : 'none was created, or the turn is too old',
+        next: 'choose a snapshot in the tab Snapshots',
+      },
+    );
   }
   const later = ordered.slice(index + 1).find(({ snapshot }) => snapshot !== null);
   return { before, after: later?.snapshot?.snapshotId ?? null, isLast: later === undefined };
