@@ -9,7 +9,8 @@ const DIST = join(import.meta.dirname, '../../../dist');
  * agents that a first profile offers and what a deploy installs for them 10 KB, the tree of a review 15 KB.
  */
 const MOST_BYTES = 1020 * 1024;
-const MOST_AT_ONCE = 200 * 1024;
+/** The marks of the Explorer, of which VS Code asks at once in the window of a session, are 4 KB of it. */
+const MOST_AT_ONCE = 202 * 1024;
 
 test('the bundles of the extension are small', () => {
   const sizes = ['extension.cjs', 'extension-protocol.cjs'].map((name) => statSync(join(DIST, name)).size);
