@@ -57,7 +57,7 @@ export const ReviewFileSchema = z.object({
   oldMode: count.nullable(),
   newMode: count.nullable(),
   state: ReviewStateSchema,
-  /** It was decided before, and has changed since. */
+  /** It was decided before, has changed since, and something of it is to review. */
   again: z.boolean(),
   /** Whether its hunks can be decided one by one, unless its content turns out to be no text: see `review/file`. */
   byHunk: z.boolean(),

@@ -290,9 +290,11 @@ export class ReviewCommands {
       return;
     }
     const UNDO = 'Undo';
+    const HAND_OFF = 'Hand Off…';
     void window
-      .showInformationMessage(`${titleOf(review.session)}: every change is decided.`, UNDO)
+      .showInformationMessage(`${titleOf(review.session)}: every change is decided.`, HAND_OFF, UNDO)
       .then((choice) => {
+        if (choice === HAND_OFF) void commands.executeCommand('holdfast.handOff', review.session.id);
         if (choice === UNDO) void commands.executeCommand('holdfast.undoDecision', review.session.id);
       });
   }

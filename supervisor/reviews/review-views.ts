@@ -41,6 +41,7 @@ export function viewOf({ row, compared, decisions }: OpenReview): Review {
 export function fileView(unit: ReviewUnit, state: DecisionState | null): ReviewFile {
   const { before, after, origin } = unit;
   const hunks = countHunks(unit, state);
+  const now = stateOf(unit, state);
   const sizeOf = (entry: TreeEntry | null): number | null => (entry?.type === 'file' ? entry.size : null);
   return {
     path: unit.key,
@@ -52,8 +53,9 @@ export function fileView(unit: ReviewUnit, state: DecisionState | null): ReviewF
     newBytes: sizeOf(after),
     oldMode: origin?.mode ?? before?.mode ?? null,
     newMode: after?.mode ?? null,
-    state: stateOf(unit, state),
-    again: state?.again ?? false,
+    state: now,
+    // Where all that is left is decided, nothing waits for a second look.
+    again: (now === 'to-review' || now === 'partial') && state?.again === true,
     byHunk: isDecidedByHunk(unit),
     below: unit.below,
     ...(hunks === null ? {} : { hunks }),

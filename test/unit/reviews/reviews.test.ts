@@ -191,6 +191,21 @@ describe('a review', () => {
     expect((await at.file('gone')).again).toBe(false);
   });
 
+  test('a rejected hunk, which is gone, leaves no mark on a file whose other hunks stay accepted', async () => {
+    const at = reviewFixture();
+    at.sidecar.tree = BEFORE;
+    await at.take();
+    await at.open(AFTER);
+    const { path, id: seen } = await at.file('a');
+    const [first, second] = await at.hunks('a');
+    const decide = (verdict: 'accept' | 'reject', hunk: string | undefined) =>
+      at.decisions().decide(at.session(), { verdict, decisions: [{ path, seen, hunks: [hunk ?? ''] }] });
+    await decide('accept', first?.id);
+    await decide('reject', second?.id);
+    await at.open({ ...AFTER, a: at.workspace.written.get('/workspace/a') ?? '' });
+    expect(await at.file('a')).toMatchObject({ state: 'accepted', again: false });
+  });
+
   test('a file that was accepted and became a folder is not accepted any more', async () => {
     const at = reviewFixture();
     at.sidecar.tree = BEFORE;
