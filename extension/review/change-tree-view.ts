@@ -24,8 +24,8 @@ export const SHOW_TREE = `${VIEW}.focus`;
 /** How long a key waits until VS Code reports what is selected. */
 const SELECTION_TIMEOUT_MS = 1_000;
 const SELECTION_POLL_MS = 20;
-/** How long nobody has decided anything before branches are drawn again. */
-const QUIET_MS = 300;
+/** How long nobody has decided anything before branches are drawn again: longer than somebody takes from one checkbox to the next. */
+const QUIET_MS = 800;
 /** More entries than this are drawn again with all others. */
 const MAX_SINGLE = 200;
 const STATUS_MS = 5_000;
