@@ -8,6 +8,7 @@ import {
   PROJECT_LIMITS,
   type ProjectEntry,
   type ProjectTree,
+  type SecretDestination,
 } from '../protocol/deploy.ts';
 import type { DeployResult } from '../protocol/deploy-result.ts';
 import { HoldfastError } from '../protocol/errors.ts';
@@ -50,6 +51,11 @@ export interface DeployOptions {
   readonly removeSecretFiles?: boolean | undefined;
   /** Called with what `agent.config` names before anything of the project is sent. What it throws ends the deploy. */
   readonly onConfiguration?: ((list: ConfigurationList) => Promise<void>) | undefined;
+  /**
+   * Called with the secrets for all profiles that the project would newly send to hosts of its own choice, before anything of it is sent.
+   * What it throws ends the deploy. Without it, such a deploy fails with `confirmation_required`.
+   */
+  readonly onDestinations?: ((list: readonly SecretDestination[]) => Promise<void>) | undefined;
   /** The person's own HOME; default: that of the process. */
   readonly ownHome?: string;
 }
@@ -73,9 +79,10 @@ export async function deployProject(
   connection: DeployConnection,
   options: DeployOptions,
 ): Promise<DeployResult> {
+  const agreed = new Set<SecretDestination>();
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await deployOnce(connection, options, attempt === 1);
+      return await deployOnce(connection, options, attempt === 1, agreed);
     } catch (error) {
       const isInterrupted = error instanceof HoldfastError && INTERRUPTED.includes(error.code);
       if (!isInterrupted || attempt >= (options.attempts ?? ATTEMPTS) || options.signal?.aborted === true)
@@ -89,6 +96,7 @@ async function deployOnce(
   connection: DeployConnection,
   options: DeployOptions,
   isFirst: boolean,
+  agreed: Set<SecretDestination>,
 ): Promise<DeployResult> {
   const { home, opId, signal, onProgress } = options;
   const directory = await requireOutsideHome(home, options.directory);
@@ -101,11 +109,16 @@ async function deployOnce(
   if (configuration !== null && isFirst) await options.onConfiguration?.(configuration.list);
   const begin = { source: directory, profile, opId };
   const begun = await connection.call('profile/deploy/begin', begin, { signal });
-  const { upload, result } = begun;
+  const { upload, result, destinations } = begun;
   const list = configuration?.list ?? null;
   if (result !== null) return { ...result, configuration: list };
   if (upload === null) throw new HoldfastError('internal', 'The supervisor began no upload');
   try {
+    // Asked once: where a later attempt finds others, they are refused.
+    if (agreed.size === 0 && destinations.length > 0 && options.onDestinations !== undefined) {
+      await options.onDestinations(destinations);
+      for (const destination of destinations) agreed.add(destination);
+    }
     const tracked = await readOrigin(directory, signal);
     const sender = new Sender(connection, upload, options);
     const reader = new ProjectReader(directory, {
@@ -135,6 +148,7 @@ async function deployOnce(
     const commit = {
       ...{ upload, ignored, origin: tracked?.origin ?? null, opId },
       ...(options.removeSecretFiles === true ? { removeSecretFiles: true } : {}),
+      ...(agreed.size === 0 ? {} : { destinations: [...agreed] }),
     };
     const deployed = await connection.call('profile/deploy/commit', commit, { signal, onProgress });
     return { ...deployed, configuration: list };

@@ -74,6 +74,16 @@ export const SourceFileSchema = z.object({
 });
 export type SourceFile = z.infer<typeof SourceFileSchema>;
 
+/** A secret for all profiles that a project sends to a host of its own choice: its sessions, or its setup, which may reach that host. */
+export const SecretDestinationSchema = z.object({
+  secret: z.string().max(200),
+  host: z.string().max(300),
+  by: z.enum(['sessions', 'setup']),
+});
+export type SecretDestination = z.infer<typeof SecretDestinationSchema>;
+/** More than any profile has. */
+const destinations = z.array(SecretDestinationSchema).max(10_000);
+
 const upload = z.string().min(1).max(64);
 const opId = z.string().min(1).max(128).optional();
 
@@ -96,6 +106,8 @@ export const DEPLOY_METHODS = {
       /** Whether the git history has to be sent. */
       history: z.boolean(),
       result: DeployResultSchema.nullable(),
+      /** What a person has to agree to, and has not with the version that is deployed. `commit` fails without it. */
+      destinations: destinations.default([]),
     }),
     repeat: 'opId',
     whenDamaged: 'refused',
@@ -119,6 +131,8 @@ export const DEPLOY_METHODS = {
       origin: ProjectOriginSchema.nullable(),
       /** What the setup left with one of its secrets in it is removed, instead of ending the deploy. */
       removeSecretFiles: z.boolean().optional(),
+      /** What a person agreed to. Errors otherwise: `confirmation_required`. */
+      destinations: destinations.optional(),
       opId,
     }),
     result: DeployResultSchema,

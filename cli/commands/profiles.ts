@@ -4,7 +4,7 @@ import { type DeployResult, LARGE_SEED_BYTES } from '../../protocol/deploy-resul
 import type { ProfileSummary } from '../../protocol/entities.ts';
 import type { Params } from '../../protocol/methods.ts';
 import { inputOfKind } from '../../protocol/turn-kinds.ts';
-import { confirmDeletion } from '../confirm.ts';
+import { confirmDeletion, confirmDestinations } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { newOpId } from '../op-id.ts';
 import { REMOVE_SECRET_FILES } from './setup.ts';
@@ -16,6 +16,7 @@ import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
 interface DeployFlags {
   readonly watch?: boolean;
   readonly removeSecretFiles?: boolean;
+  readonly yes?: boolean;
 }
 
 export function registerProfiles(registry: Registry): void {
@@ -31,7 +32,8 @@ export function registerProfiles(registry: Registry): void {
       ],
     })
     .option('--watch', 'deploy again whenever a file changes')
-    .option('--remove-secret-files', REMOVE_SECRET_FILES);
+    .option('--remove-secret-files', REMOVE_SECRET_FILES)
+    .option('--yes', 'let the project send secrets that are for all profiles to hosts of its own choice');
   registry.setAction(deploy, async (context, options: DeployFlags, directory: string) => {
     const absolute = resolve(context.io.cwd, directory);
     if (options.watch !== true) {
@@ -79,7 +81,7 @@ export function registerProfiles(registry: Registry): void {
 async function deployOnce(
   context: Context,
   directory: string,
-  { removeSecretFiles }: DeployFlags,
+  { removeSecretFiles, yes }: DeployFlags,
 ): Promise<DeployResult> {
   const { deployProject } = await import('../../project/deploy.ts');
   context.progress.begin(`Deploying ${directory}`);
@@ -95,6 +97,12 @@ async function deployOnce(
         if (context.json) return;
         context.progress.end();
         await showConfiguration(context, list);
+        context.progress.begin(`Deploying ${directory}`);
+      },
+      onDestinations: async (destinations) => {
+        if (yes === true) return;
+        context.progress.end();
+        await confirmDestinations(context, destinations);
         context.progress.begin(`Deploying ${directory}`);
       },
     });

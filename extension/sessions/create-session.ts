@@ -3,6 +3,7 @@ import { basename } from 'node:path';
 import { QuickPickItemKind, commands, window, workspace } from 'vscode';
 import type { QuickPickItem, WorkspaceFolder } from 'vscode';
 import type { ConfigurationList } from '../../protocol/agent-config.ts';
+import type { SecretDestination } from '../../protocol/deploy.ts';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { deployProject } from '../../project/deploy.ts';
@@ -87,6 +88,9 @@ async function deploy({ host, home }: Place, directory: string): Promise<string 
           onConfiguration: async (list) => {
             if (!(await confirmConfiguration(list))) throw declined;
           },
+          onDestinations: async (list) => {
+            if (!(await confirmDestinations(list))) throw declined;
+          },
         });
         return profile.name;
       },
@@ -112,6 +116,7 @@ function withHost(error: unknown, host: string): unknown {
 /** Characters of one line of what a deploy is doing. */
 const MOST_SHOWN = 200;
 const COPY = 'Copy and Deploy';
+const DEPLOY = 'Deploy';
 const MOST_LISTED = 15;
 
 /** Lists what sandboxes will begin with, before it is sent. */
@@ -131,6 +136,24 @@ async function confirmConfiguration({ folder, files, leftOut }: ConfigurationLis
     COPY,
   );
   return choice === COPY;
+}
+
+/** Asks before a project gets to send secrets to hosts of its own choice. */
+async function confirmDestinations(list: readonly SecretDestination[]): Promise<boolean> {
+  const lines = list
+    .slice(0, MOST_LISTED)
+    .map(({ secret, host, by }) =>
+      by === 'sessions'
+        ? `sessions send ${secret} to ${host}`
+        : `the setup has ${secret} and may reach ${host}`,
+    );
+  if (list.length > MOST_LISTED) lines.push(`and ${list.length - MOST_LISTED} more`);
+  const choice = await window.showWarningMessage(
+    'The project sends secrets that are for all profiles to hosts of its own choice.',
+    { modal: true, detail: lines.map((line) => sanitize(line, MOST_SHOWN)).join('\n') },
+    DEPLOY,
+  );
+  return choice === DEPLOY;
 }
 
 async function pick(host: HostConnection, title: string, example: string): Promise<Choice | undefined> {

@@ -3,7 +3,7 @@ import { mkdir, rename, rm } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
-import type { ProjectOrigin } from '../../protocol/deploy.ts';
+import type { ProjectOrigin, SecretDestination } from '../../protocol/deploy.ts';
 import { type DeployResult, DeployResultSchema, type IgnoredFiles } from '../../protocol/deploy-result.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { parsePath } from '../../protocol/paths.ts';
@@ -25,6 +25,7 @@ import { requireConfiguration, requireEngine, requireEntry } from './requirement
 import { writeSourceRecord } from './source-record.ts';
 import type { SetupSeed } from '../setup/setup-commands.ts';
 import { withProjectPackages } from './project-packages.ts';
+import { newDestinations, requireAgreement } from './secret-destinations.ts';
 import { secretWarnings } from './secret-warnings.ts';
 import { needsSeed, setupSeed } from './setup-seed.ts';
 import { summarize } from './summary.ts';
@@ -42,6 +43,8 @@ export interface DeployRequest {
   readonly origin: ProjectOrigin | null;
   /** See `SetupRequest`. */
   readonly removeSecretFiles?: boolean | undefined;
+  /** Where a person agreed that secrets go. */
+  readonly destinations: readonly SecretDestination[];
   readonly opId?: string | undefined;
   readonly reportProgress: ReportProgress;
   readonly signal: AbortSignal;
@@ -84,6 +87,13 @@ export class Deploys {
     });
   }
 
+  /** Where the profile would send secrets that the version deployed now does not send there. */
+  newDestinations(profile: Profile): SecretDestination[] {
+    const { profiles, secretScope } = this.#options;
+    const before = profiles.get(profile.name)?.config ?? null;
+    return newDestinations(profile, before, (name) => secretScope(profile.name, name));
+  }
+
   /** Rolls back a deploy after a crash. Nothing remains, so a retry with the same opId starts a new deploy. */
   async rollBack(operation: Operation): Promise<void> {
     if (this.#running.has(operation)) return;
@@ -100,10 +110,12 @@ export class Deploys {
   async #deployLocked(
     begun: Operation,
     profile: Profile,
-    { project, ignored, origin, removeSecretFiles, signal, reportProgress }: DeployRequest,
+    { project, ignored, origin, removeSecretFiles, destinations, signal, reportProgress }: DeployRequest,
   ): Promise<DeployResult> {
     const { engine, database, profiles, defaultImage, setups, operations, log, now } = this.#options;
     signal.throwIfAborted();
+    // Before anything of the project runs.
+    requireAgreement(profile.name, this.newDestinations(profile), destinations);
     await requireEngine(engine, profile);
     const source = await imageSourceOf(profile, project.codeFolder, defaultImage);
     const { build, image: base, warnings } = source;

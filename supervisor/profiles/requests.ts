@@ -10,7 +10,7 @@ import type { SessionRow } from '../store/sessions.ts';
 import type { Log } from '../base/log.ts';
 import type { Engine } from '../engine/port.ts';
 import type { Setups } from '../setup/setups.ts';
-import type { SecretScope } from './secret-warnings.ts';
+import type { SecretScope } from './secret-destinations.ts';
 import type { FillWorkspace } from './setup-seed.ts';
 
 /** The part of the sessions that deploy and undeploy use. */

@@ -49,28 +49,30 @@ export class ProfileService {
   ): Promise<Result<'profile/deploy/begin'>> {
     const first = this.#options.operations.findResult(opId, DEPLOY);
     if (first !== null) {
-      return { upload: null, history: false, result: DeployResultSchema.parse(first.result) };
+      const result = DeployResultSchema.parse(first.result);
+      return { upload: null, history: false, result, destinations: [] };
     }
     // The YAML parser is a tenth of the program, and only a deploy uses it.
     const { checkProfile } = await import('./read.ts');
     const profile = checkProfile(text);
     await requireEngine(this.#options.engine, profile);
     const upload = await this.uploads.begin(source, owner);
-    return { upload, history: seedOf(profile)?.git === true, result: null };
+    const destinations = this.#deploys.newDestinations(profile);
+    return { upload, history: seedOf(profile)?.git === true, result: null, destinations };
   }
 
   /**
    * Deploys what was uploaded as the profile's current version; workspaces stay as they are. Equal files change nothing. Errors: those of
-   * `readProfile` and `requireSource`, `profile_invalid`, `engine_unavailable`, `not_supported`, `conflict`.
+   * `readProfile` and `requireSource`, `confirmation_required`, `profile_invalid`, `engine_unavailable`, `not_supported`, `conflict`.
    */
   async commitDeploy(
-    { upload, ignored, origin, removeSecretFiles, opId }: Params<'profile/deploy/commit'>,
+    { upload, ignored, origin, removeSecretFiles, destinations = [], opId }: Params<'profile/deploy/commit'>,
     owner: object,
     { reportProgress, signal }: Pick<DeployRequest, 'reportProgress' | 'signal'>,
   ): Promise<DeployResult> {
     const project = await this.uploads.finish(upload, owner);
     try {
-      const what = { project, ignored, origin, removeSecretFiles, opId };
+      const what = { project, ignored, origin, removeSecretFiles, destinations, opId };
       return await this.#deploys.run({ ...what, reportProgress, signal });
     } finally {
       await project.discard().catch((error: unknown) => {

@@ -12,7 +12,8 @@ export function deployOver(
   directory: string,
   opId: string = randomUUID(),
 ): Promise<DeployResult> {
-  return deployProject(connection, { directory, home: '/nonexistent', opId, attempts: 1 });
+  const agree = { onDestinations: () => Promise.resolve() };
+  return deployProject(connection, { directory, home: '/nonexistent', opId, attempts: 1, ...agree });
 }
 
 /** The same for the home of a test. */

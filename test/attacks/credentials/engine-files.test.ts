@@ -57,7 +57,7 @@ setup: { packages: { pip: [pip] }, run: 'test -n "$TOKEN" && echo made > made', 
 egress: [{ host: "${ADDRESS}:${port}" }]
 credentials: [{ host: "api.test:${port}", secret: KEY, as: bearer, url: BASE_URL, key: API_KEY }]
 `;
-  await home.runOk(['deploy', await writeProject(home.projects, shellProject('keyed', profile))]);
+  await home.runOk(['deploy', '--yes', await writeProject(home.projects, shellProject('keyed', profile))]);
   expect(await home.runOk(['run', 'keyed', 'cat made; curl -sS $BASE_URL/v1'])).toBe('made\nhello\n');
 });
 afterAll(async () => {

@@ -40,11 +40,14 @@ workspace: { seed: false }
 egress: [{ host: "${ADDRESS}:${port}" }]
 credentials: [{ host: "api.test:${port}", secret: KEY, as: bearer, url: BASE_URL, key: API_KEY }]
 `;
-  const deployed = await home.run([
-    'deploy',
-    await writeProject(home.projects, shellProject('keyed', profile)),
-  ]);
-  // A project names where a key goes: whoever deploys it is told.
+  const project = await writeProject(home.projects, shellProject('keyed', profile));
+  // A project names where a key goes: whoever deploys it agrees first, and is told.
+  expect(await home.run(['deploy', project])).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('sessions send KEY to api.test') as string,
+  });
+  expect(await home.runOk(['profiles'])).toContain('No profiles are deployed yet');
+  const deployed = await home.run(['deploy', project, '--yes']);
   expect(deployed).toMatchObject({
     code: 0,
     stderr: expect.stringContaining('secret KEY to api.test') as string,

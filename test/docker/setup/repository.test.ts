@@ -124,10 +124,10 @@ test('of a tag or a commit, as deep as asked for, and with a password that nothi
   );
   expect((await home.run(['deploy', secret])).stderr).toContain('The setup of secret needs the secret CODE');
   await home.runOk(['secret', 'set', 'CODE'], 'wrong-password-of-nobody');
-  const refused = await home.run(['deploy', secret]);
+  const refused = await home.run(['deploy', secret, '--yes']);
   expect(refused.stderr).toContain('setup_failed: The setup failed at clone');
   await home.runOk(['secret', 'set', 'CODE'], PASSWORD);
-  const deployed = await home.run(['deploy', secret]);
+  const deployed = await home.run(['deploy', secret, '--yes']);
   expect(deployed, deployed.stderr).toMatchObject({ code: 0 });
   const seen = await home.runOk([
     'run',
@@ -153,7 +153,7 @@ test('a package of the setup that replaces git never sees the password of the re
       .replace('egress: [', `egress: [{ host: "${HOST}:${origin.port}" }, `)
       .concat(`env: { npm_config_registry: "${at('/npm/')}" }\n`),
   );
-  const deployed = await home.run(['deploy', folder]);
+  const deployed = await home.run(['deploy', folder, '--yes']);
   expect(deployed, deployed.stderr).toMatchObject({ code: 0 });
   expect(await home.runOk(['setup', 'log', 'robbed'])).toMatch(/== clone\n[^]*== npm\n[^]*== run\n/);
   // The thief is in the image, and kept what the command of the setup gave it.
@@ -175,7 +175,7 @@ test('without a git in the image, a repository with a secret is not cloned by on
     'FROM holdfast/agent:latest\nUSER root\nRUN rm /usr/bin/git\nUSER agent\n',
   );
   await appendFile(join(without, 'holdfast.yaml'), 'dockerfile: Dockerfile\n');
-  const refused = await home.run(['deploy', without]);
+  const refused = await home.run(['deploy', without, '--yes']);
   expect(refused.stderr).toContain('has no git, and a git that the setup installs could read the secret');
 });
 

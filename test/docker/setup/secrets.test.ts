@@ -64,7 +64,13 @@ setup: { packages: { pip: [tinything==1.0] }, secrets: [PIP_INDEX_URL], egress: 
   expect(missing.stderr).toContain('The setup of private needs the secret PIP_INDEX_URL');
   const value = `http://reader:${PASSWORD}@${SOURCE}:${origin.port}/simple/`;
   await home.runOk(['secret', 'set', 'PIP_INDEX_URL'], value);
-  const deployed = await home.run(['deploy', folder]);
+  // The secret is for all profiles, and the project says who gets it: nothing runs before somebody agrees.
+  const asked = await home.run(['deploy', folder]);
+  expect(asked.code).toBe(1);
+  expect(asked.stderr).toContain('confirmation_required');
+  expect(asked.stderr).toContain(`the setup has PIP_INDEX_URL and may reach ${SOURCE}:${origin.port}`);
+  expect(await newestSetup('private')).toBeUndefined();
+  const deployed = await home.run(['deploy', folder, '--yes']);
   expect(deployed, await home.runOk(['setup', 'log', 'private'])).toMatchObject({ code: 0 });
   const log = await home.runOk(['setup', 'log', 'private']);
   expect(log).toContain('== no secret is in the image');
@@ -91,7 +97,7 @@ setup: { packages: { npm: [keeper] }, secrets: [LEAKED], egress: [${hosts()}] }
 `,
     ),
   );
-  const failed = await home.run(['deploy', folder]);
+  const failed = await home.run(['deploy', folder, '--yes']);
   expect(failed.code).toBe(1);
   expect(failed.stderr).toContain('The setup of keeping left a secret in its image');
   expect(failed.stderr).toContain('LEAKED in /opt/kept');
@@ -107,7 +113,7 @@ setup: { packages: { npm: [keeper] }, secrets: [LEAKED], egress: [${hosts()}] }
   expect(left).toEqual([]);
 
   // Asked to, the next one removes the file, and keeps the package.
-  const cleaned = await home.run(['deploy', folder, '--remove-secret-files']);
+  const cleaned = await home.run(['deploy', folder, '--yes', '--remove-secret-files']);
   expect(cleaned, await home.runOk(['setup', 'log', 'keeping'])).toMatchObject({ code: 0 });
   expect(await home.runOk(['setup', 'log', 'keeping'])).toMatch(
     /== removing \/opt\/kept \(LEAKED\)\n[^]*== no secret is in the image/,

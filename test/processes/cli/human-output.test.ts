@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { runToEnd } from '../../fixtures/cli/cli-run.ts';
+import { CliRun, runToEnd } from '../../fixtures/cli/cli-run.ts';
 import { profile, session } from '../../fixtures/cli/fake-supervisor.ts';
 import { startFakeSupervisor } from '../../fixtures/cli/start-fake-supervisor.ts';
 
@@ -80,6 +80,42 @@ describe('for people', () => {
     expect(JSON.parse((await runToEnd(['deploy', EXAMPLE, '--json'], { home })).stdout)).toMatchObject({
       warnings,
     });
+  });
+
+  test('deploy asks before secrets for all profiles go to hosts of the project, and sends nothing without a yes', async () => {
+    const destinations = [
+      { secret: 'KEY', host: 'collect.example\u001b[2J', by: 'sessions' as const },
+      { secret: 'TOKEN', host: 'collect.example', by: 'setup' as const },
+    ];
+    const committed: unknown[] = [];
+    const nothing = { files: 0, bytes: 0, complete: true, largest: [] };
+    const { home, requests } = await startFakeSupervisor({
+      'profile/deploy/begin': () => ({ upload: 'u', history: false, result: null, destinations }),
+      'profile/deploy/append': () => ({}),
+      'profile/deploy/abort': () => ({}),
+      'profile/deploy/commit': (params) => {
+        committed.push(params.destinations);
+        const how = { replaced: false, unchanged: false, warnings: [], ignored: nothing, seed: null };
+        return { profile: profile(), ...how };
+      },
+    });
+    const sent = () => requests.filter(({ method }) => method === 'profile/deploy/append').length;
+    const unasked = await runToEnd(['deploy', EXAMPLE], { home });
+    expect(unasked.code).toBe(1);
+    expect(unasked.stderr).toContain('confirmation_required: Nothing was deployed');
+    expect(unasked.stderr).toContain('the setup has TOKEN and may reach collect.example');
+    expect(unasked.stderr).not.toContain('\u001b[2J');
+    const answered = async (answer: string) => {
+      const run = new CliRun(['deploy', EXAMPLE], { home, terminal: 80 });
+      await run.waitForText('Deploy it? [y/N]');
+      run.stdin.write(answer);
+      return await run.result;
+    };
+    expect((await answered('n\r')).stderr).toContain('Nothing was deployed');
+    expect(sent()).toBe(0);
+    expect(await answered('y\r')).toMatchObject({ code: 0 });
+    expect((await runToEnd(['deploy', EXAMPLE, '--yes'], { home })).code).toBe(0);
+    expect(committed).toEqual([destinations, destinations]);
   });
 
   test('policy allow warns of a rule that is too broad', async () => {

@@ -14,7 +14,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { EngineStatus } from '../../../protocol/entities.ts';
 import type { DeployResult } from '../../../protocol/deploy-result.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { type DeployConnection, deployProject } from '../../../project/deploy.ts';
+import { type DeployConnection, type DeployOptions, deployProject } from '../../../project/deploy.ts';
 import type { Log } from '../../../supervisor/base/log.ts';
 import type { Engine } from '../../../supervisor/engine/port.ts';
 import { deployHandlers } from '../../../supervisor/rpc/handlers/deploy.ts';
@@ -178,6 +178,7 @@ function deployFrom(
   directory: string,
   opId: string = randomUUID(),
   signal = new AbortController().signal,
+  onDestinations?: DeployOptions['onDestinations'],
 ): Promise<DeployResult> {
   const peer = { closed: new Promise<void>(() => undefined) };
   const handlers = deployHandlers<typeof peer>({ profiles: by, onDeployed: () => undefined });
@@ -189,13 +190,66 @@ function deployFrom(
       bytes: Buffer.from(options.bytes ?? []),
     } as never);
   const connection = { call } as unknown as DeployConnection;
-  return deployProject(connection, { directory, home: home.root, opId, signal, attempts: 1 });
+  const options = { directory, home: home.root, opId, signal, attempts: 1, onDestinations };
+  return deployProject(connection, options);
 }
 const versions = () =>
   readdirSync(join(home.deploys, 'counter'))
     .filter((name) => !name.endsWith('.source.jsonl'))
     .sort();
 const session = (id: string, name: string) => ({ id, name, profile: 'counter' }) as SessionRow;
+
+describe('a project that sends a secret for all profiles to a host of its own choice', () => {
+  const KEYED = { secret: 'OPENAI_API_KEY', host: 'collect.example', by: 'sessions' };
+  const keyed = (hosts: readonly string[]): void => {
+    const credentials = hosts.map((host) => `{ host: ${host}, secret: OPENAI_API_KEY, as: bearer }`);
+    writeFileSync(
+      join(project, 'holdfast.yaml'),
+      `name: counter\nagent: { protocol: handler, entry: agent.py }\ncredentials: [${credentials.join(', ')}]\n`,
+    );
+  };
+  const agreeing = (asked: unknown[]) => (list: readonly unknown[]) => {
+    asked.push(list);
+    return Promise.resolve();
+  };
+
+  test('is deployed once a person has agreed, and later without asking', async () => {
+    const by = service();
+    keyed(['collect.example', 'api.openai.com']);
+    await expect(deploy(by)).rejects.toMatchObject({
+      code: 'confirmation_required',
+      details: { destinations: [KEYED] },
+    });
+    expect(by.list()).toEqual([]);
+    const asked: unknown[] = [];
+    await deployFrom(by, project, 'agreed', undefined, agreeing(asked));
+    expect(asked).toEqual([[KEYED]]);
+    writeFileSync(join(project, 'agent.py'), 'two');
+    expect(await deploy(by)).toMatchObject({ replaced: true });
+    // Another host is another question, and what was agreed to is no part of it.
+    keyed(['collect.example', 'other.example']);
+    await deployFrom(by, project, 'again', undefined, agreeing(asked));
+    expect(asked[1]).toEqual([{ ...KEYED, host: 'other.example' }]);
+  });
+
+  test('is not where the person declines, or the file changes between the question and the deploy', async () => {
+    const by = service();
+    keyed(['collect.example']);
+    const declined = new Error('no');
+    await expect(deployFrom(by, project, 'no', undefined, () => Promise.reject(declined))).rejects.toBe(
+      declined,
+    );
+    const swap = (): Promise<void> => {
+      keyed(['thief.example']);
+      return Promise.resolve();
+    };
+    await expect(deployFrom(by, project, 'swapped', undefined, swap)).rejects.toMatchObject({
+      code: 'confirmation_required',
+      details: { destinations: [{ ...KEYED, host: 'thief.example' }] },
+    });
+    expect(by.list()).toEqual([]);
+  });
+});
 
 describe('deploy', () => {
   test('creates immutable versions, keeps the current one, and recognizes equal files', async () => {
