@@ -1,11 +1,13 @@
-import { appendFileSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Hash } from '../../../snapshot-format/objects.ts';
 import { OBJECT_KINDS, type ObjectKindName } from '../../../snapshot-format/objects.ts';
 import { LineageStore } from '../../../supervisor/snapshots/store/lineage-store.ts';
+import { LineageStores } from '../../../supervisor/snapshots/store/lineage-stores.ts';
 import { type VerifyResult, verifyTree } from '../../../supervisor/snapshots/verify/verify-tree.ts';
-import type { Home } from '../../../supervisor/store/home.ts';
+import { Home } from '../../../supervisor/store/home.ts';
 import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
 import { sessionId, temporaryHome } from '../../fixtures/store/temporary-home.ts';
 import { folder, type ModelTree, plainFile } from '../../fixtures/snapshots/model-tree.ts';
@@ -44,15 +46,34 @@ async function verified(home: Home, root: Hash): Promise<VerifyResult> {
   }
 }
 
-async function taken(perFrame: number): Promise<{ home: Home; root: Hash; paths: string[] }> {
-  const home = temporaryHome();
-  return await openStores(home).use(LINEAGE, async (store) => {
-    const root = await publishModelTree(store, everyKind(), { packs: 2, perFrame });
-    return { home, root, paths: store.packs.map(({ path }) => path) };
-  });
+interface Taken {
+  readonly home: Home;
+  readonly root: Hash;
+  readonly paths: string[];
+}
+
+async function taken(perFrame: number, home = temporaryHome()): Promise<Taken> {
+  const stores = new LineageStores(home);
+  try {
+    return await stores.use(LINEAGE, async (store) => {
+      const root = await publishModelTree(store, everyKind(), { packs: 2, perFrame });
+      return { home, root, paths: store.packs.map(({ path }) => path) };
+    });
+  } finally {
+    await stores.close();
+  }
 }
 
 describe('verifying a snapshot', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'holdfast-verify-'));
+  let shared: Taken;
+  beforeAll(async () => {
+    shared = await taken(1, Home.open(join(directory, 'home')));
+  });
+  afterAll(() => {
+    rmSync(directory, { recursive: true, force: true });
+  });
+
   test('accepts a complete snapshot and counts its objects', async () => {
     const { home, root } = await taken(100);
     const result = await verified(home, root);
@@ -66,7 +87,8 @@ describe('verifying a snapshot', () => {
   test.each(Object.keys(OBJECT_KINDS) as ObjectKindName[])(
     'finds every flipped bit in a %s and locates it',
     async (kindName) => {
-      const { home, root } = await taken(1);
+      // Each kind leaves it as it was.
+      const { home, root } = shared;
       const random = new SeededRandom(seedOfRun(`flips in a ${kindName}`));
       const opened = await LineageStore.open(home.lineage(LINEAGE));
       const places = opened.packs.flatMap(({ name, path, index }) =>
