@@ -16,7 +16,12 @@ export function hostOptions(context: Context, host: string): ConnectHostOptions 
   // The editor's terminals: a question among their output would be answered with what was typed for the sandbox.
   const logsIn = io.env['HOLDFAST_HOST_LOGIN'] !== 'never';
   const report = (stage: string): void =>
-    context.progress.update({ stage: sanitizeLine(stage), done: null, of: null, unit: null });
+    context.progress.update({
+      stage: withMachine(host, sanitizeLine(stage)),
+      done: null,
+      of: null,
+      unit: null,
+    });
   return {
     home,
     host,
@@ -32,6 +37,11 @@ export function hostOptions(context: Context, host: string): ConnectHostOptions 
           : undefined,
     },
   };
+}
+
+/** What is shown of several machines names the one that it is about. */
+export function withMachine(host: string, stage: string): string {
+  return stage.includes(host) ? stage : `${stage} (${host})`;
 }
 
 /** Connects to the supervisor of a host, and starts it there if need be. */

@@ -29,7 +29,10 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
     await program.parseAsync([...argv], { from: 'user' });
     return exitCode;
   } catch (error) {
-    return report(io, error instanceof CommanderError ? usageOf(error, program) : error);
+    return report(
+      io,
+      error instanceof CommanderError ? (misplaced(error, argv) ?? usageOf(error, program)) : error,
+    );
   }
 }
 
@@ -96,6 +99,19 @@ async function report(io: CliIo, error: unknown): Promise<number> {
     io.stderr.write(`${colorFailure(failure.line, style)}\n`, () => done());
   });
   return failure.exitCode;
+}
+
+/** People expect some options of every command to work before it as well. */
+function misplaced(
+  error: CommanderError,
+  [first = '', value = '']: readonly string[],
+): UsageError | undefined {
+  const option = ['--host', '--home', '--json'].find(
+    (name) => first === name || first.startsWith(`${name}=`),
+  );
+  if (error.code !== 'commander.unknownOption' || option === undefined) return undefined;
+  const given = first === '--json' || first !== option ? first : `${first} ${value}`;
+  return new UsageError(`${option} stands behind the command, as in \`holdfast session list ${given}\``);
 }
 
 /** Converts an error of commander into a UsageError. Help and version are not errors. */

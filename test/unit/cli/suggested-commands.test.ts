@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { UsageError, withNames } from '../../../cli/failure.ts';
+import { withMachine } from '../../../cli/dial-host.ts';
 import { commandOn, withHost } from '../../../cli/suggested-commands.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
 
@@ -46,4 +47,9 @@ describe('a command that is proposed after one for another machine', () => {
     });
     expect(withNames(mistake, {}, null)).toBe(mistake);
   });
+});
+
+test('the progress of a connection names its machine once', () => {
+  expect(withMachine('far', 'Connecting')).toBe('Connecting (far)');
+  expect(withMachine('far', 'Sending Node to far: 12 %')).toBe('Sending Node to far: 12 %');
 });

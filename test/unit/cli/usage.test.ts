@@ -13,6 +13,12 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     [['session', 'list', '--status', 'asleep'], /Allowed values: created, active/],
     [['session', 'list', '--limit', '0'], /--limit.*from 1 to 1000/],
     [['session', 'show', 'a', 'b'], /too many arguments/],
+    [
+      ['--host', 'far', 'profiles'],
+      /--host stands behind the command, as in `holdfast session list --host far`/,
+    ],
+    [['--home=/x', 'profiles'], /--home stands behind the command, as in `holdfast session list --home=\/x`/],
+    [['--json', 'profiles'], /--json stands behind the command, as in `holdfast session list --json`/],
     [['session', 'update', 'a'], /no change was given/],
     [['session', 'update', 'a', '--pin', '--unpin'], /cannot be used with/],
     [
