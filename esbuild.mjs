@@ -169,6 +169,7 @@ const LATE = [
   'page/late-handlers.ts',
   'page/manifest-files.ts',
   'page/session-record.ts',
+  'page/stored-paths.ts',
   'page/turn-lines.ts',
   'page/webview-link.ts',
   'policy/allow-host.ts',

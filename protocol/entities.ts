@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { TurnChangesSchema } from './changes.ts';
 import { ErrorDataSchema } from './error-data.ts';
 import { SessionMoveSchema } from './move-state.ts';
 import { ExecIdSchema, SessionIdSchema, SessionRefSchema, SnapshotIdSchema, TurnIdSchema } from './ids.ts';
@@ -177,6 +178,8 @@ export const TurnSchema = z.object({
   worker: z.object({ id: z.string(), reused: z.boolean() }).nullable(),
   /** Null before the turn starts, and if there is none (in temporary sessions). */
   snapshot: TurnSnapshotSchema.nullable(),
+  /** What it changed on disk. Null until it has ended, in sessions that are not persistent, and for turns of older versions. */
+  changes: TurnChangesSchema.nullable().default(null),
 });
 export type Turn = z.infer<typeof TurnSchema>;
 

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { ATTACHMENT_LIMITS } from './attachment-names.ts';
 import { ATTACHMENT_METHODS, AttachmentRefSchema } from './attachments.ts';
 import { BUNDLE_METHODS } from './bundles.ts';
+import { TurnChangesSchema, TurnPathSchema } from './changes.ts';
 import { CONVERSATION_METHODS, CONVERSATION_NOTIFICATIONS } from './conversation.ts';
 import { CONTENT_METHODS, ContentsVerificationSchema } from './contents.ts';
 import { DEPLOY_METHODS, SOURCE_METHODS } from './deploy.ts';
@@ -369,6 +370,20 @@ export const METHODS = {
   'turn/show': {
     params: z.object({ turn: TurnIdSchema }),
     result: z.object({ turn: TurnSchema }),
+    repeat: 'safe',
+    whenDamaged: 'refused',
+  },
+  /**
+   * Responds when the changes are known or cannot be, or with `pending` after 10 seconds. `paths`: the changed ones in order,
+   * 1,000 at most. `omitted`: how many differences there are beyond, directories included.
+   */
+  'turn/changes': {
+    params: z.object({ turn: TurnIdSchema }),
+    result: z.object({
+      changes: TurnChangesSchema.nullable(),
+      paths: z.array(TurnPathSchema),
+      omitted: z.number().int().nonnegative(),
+    }),
     repeat: 'safe',
     whenDamaged: 'refused',
   },

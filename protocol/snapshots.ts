@@ -1,9 +1,13 @@
 import { z } from 'zod';
 import { AuthorSchema } from './agent-events.ts';
 import { TimeSchema, OpIdSchema, SessionNameSchema, SessionSchema, TurnIdSchema } from './entities.ts';
+import { CHANGE_KINDS, type ChangeTotals, ChangeTotalsSchema } from './changes.ts';
 import { WorkspacePathSchema } from './files.ts';
 import { SessionIdSchema, SessionRefSchema, SnapshotIdSchema } from './ids.ts';
 import { readNewerAs } from './newer-values.ts';
+import { SNAPSHOT_REASONS, type SnapshotReason } from './snapshot-reasons.ts';
+
+export { CHANGE_KINDS, type ChangeTotals, SNAPSHOT_REASONS, type SnapshotReason };
 
 /** Number of changes in one page of a comparison. */
 export const DIFF_LIMITS = { default: 1000, max: 5000 } as const;
@@ -14,20 +18,7 @@ export const MAX_MISSING_PATHS = 100;
 /** How many of the paths that a patch omits one response lists. */
 export const MAX_OMITTED_PATHS = 100;
 
-/** `manual`: requested by a user or program, `agent`: by the session's agent. All but `manual` are thinned out with age. */
-export const SNAPSHOT_REASONS = [
-  'manual',
-  'before-turn',
-  'before-restore',
-  'before-reset',
-  'before-delete',
-  'before-review',
-  'before-handoff',
-  'after-setup',
-  'agent',
-] as const;
 export const SnapshotReasonSchema = readNewerAs(z.enum(SNAPSHOT_REASONS), () => 'manual');
-export type SnapshotReason = z.infer<typeof SnapshotReasonSchema>;
 
 const count = z.number().int().nonnegative();
 const ms = z.number().nonnegative();
@@ -64,7 +55,7 @@ export const SnapshotSchema = z.object({
   frozenMs: ms,
   /** The last event of the session's history before it. */
   eventSeq: count,
-  /** The turn that it was created for, and the beginning of its prompt; null for other reasons. */
+  /** The turn that it was created before or after, and the beginning of its prompt; null for other reasons. */
   turn: z.object({ id: TurnIdSchema, prompt: z.string() }).nullable(),
   /** It was finished after its turn had started, and may contain some of the turn's changes. */
   duringTurn: z.boolean(),
@@ -76,8 +67,6 @@ export const SnapshotSchema = z.object({
   stateRoot: z.string().nullable().default(null),
 });
 export type Snapshot = z.infer<typeof SnapshotSchema>;
-
-export const CHANGE_KINDS = ['added', 'modified', 'deleted', 'renamed', 'mode', 'typechange'] as const;
 
 /**
  * One path that differs. `mode`: only permission bits, mtime or extended attributes differ. `renamed`: the content is the
@@ -100,21 +89,6 @@ export const ChangeSchema = z.object({
   newMode: count.nullable(),
 });
 export type Change = z.infer<typeof ChangeSchema>;
-
-/** Totals of the whole comparison, not only of one page. Directories are counted separately from everything else. */
-export const ChangeTotalsSchema = z.object({
-  added: count,
-  modified: count,
-  deleted: count,
-  renamed: count,
-  mode: count,
-  typechange: count,
-  /** Directories that were added, deleted or changed. */
-  directories: count,
-  /** New sizes of the added and modified files. */
-  bytes: count,
-});
-export type ChangeTotals = z.infer<typeof ChangeTotalsSchema>;
 
 /** What a restore changed. `touched`: only modes, times or extended attributes differed. */
 export const RestoreCountsSchema = z.object({

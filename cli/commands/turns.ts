@@ -16,6 +16,7 @@ import { formatDuration, formatRelativeTime, formatSize } from '../render/quanti
 import { formatTurnSnapshot } from '../render/snapshot.ts';
 import { formatFields, formatTable } from '../render/table.ts';
 import { sanitizeLine, sanitizeLines } from '../render/text.ts';
+import { formatTurnChanges, formatTurnPaths } from '../render/turn-changes.ts';
 import { readInput } from '../turn-input.ts';
 import { createSinks, fetchAgentKind, runnerOf } from '../turn-output.ts';
 import { printResult } from '../turn-result.ts';
@@ -24,6 +25,7 @@ export function registerTurns(registry: Registry): void {
   const group = registry.group('turn', 'show, edit, wait for and cancel turns');
   registerShow(registry, group);
   registerList(registry, group);
+  registerChanges(registry, group);
   registerEdit(registry, group);
   registerCancel(registry, group);
   registerWait(registry, group);
@@ -66,6 +68,19 @@ function registerList(registry: Registry, group: Command): void {
     if (context.json) await context.printJson({ turns });
     else if (turns.length === 0) await context.print('This session has no turns yet.');
     else await context.print(...turnTable(context, turns));
+    return undefined;
+  });
+}
+
+function registerChanges(registry: Registry, group: Command): void {
+  const command = registry.command(group, {
+    usage: 'changes <turn>',
+    description: 'list what a turn changed on disk',
+  });
+  registry.setAction(command, async (context, _options, id: string) => {
+    const changed = await context.call('turn/changes', { turn: checkedId(id) });
+    if (context.json) await context.printJson(changed);
+    else await context.print(...formatTurnPaths(changed, context.style));
     return undefined;
   });
 }
@@ -237,6 +252,7 @@ function turnFacts(context: Context, turn: Turn): string[] {
       ['Sandbox', sandbox],
       ['Worker', worker],
       ['Snapshot', formatTurnSnapshot(turn)],
+      ['Changed', formatTurnChanges(turn.changes)],
       ['Exit code', turn.exitCode === null ? null : String(turn.exitCode)],
       ['Output', turn.output === null ? null : formatJson(turn.output)],
       ['Printed', `${formatSize(turn.bytes.stdout)} to stdout, ${formatSize(turn.bytes.stderr)} to stderr`],

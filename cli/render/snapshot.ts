@@ -145,12 +145,19 @@ const MARKS: Readonly<Record<Change['kind'], string>> = {
 
 /** One change: `M path`, `R old → new (edited)`, `m path (644 → 755)`. */
 export function formatChange(change: Change, style: Style): string {
-  const { kind, path, oldPath } = change;
+  const notes = [change.edited === true ? 'edited' : '', modeChange(change)].filter((note) => note !== '');
+  return `${formatChangedPath(change, style)}${notes.length === 0 ? '' : ` (${notes.join(', ')})`}`;
+}
+
+/** As `formatChange`, without what is in parentheses. */
+export function formatChangedPath(
+  { kind, path, oldPath }: Pick<Change, 'kind' | 'path' | 'oldPath'>,
+  style: Style,
+): string {
   const paint = { A: style.green, D: style.red }[MARKS[kind]] ?? style.yellow;
   const where =
     oldPath === undefined ? sanitizeLine(path) : `${sanitizeLine(oldPath)} → ${sanitizeLine(path)}`;
-  const notes = [change.edited === true ? 'edited' : '', modeChange(change)].filter((note) => note !== '');
-  return `${paint(MARKS[kind])} ${where}${notes.length === 0 ? '' : ` (${notes.join(', ')})`}`;
+  return `${paint(MARKS[kind])} ${where}`;
 }
 
 function modeChange({ kind, oldMode, newMode }: Change): string {

@@ -1,4 +1,5 @@
 import type { ConversationItem } from '../../protocol/conversation.ts';
+import { snapshotReasonRule } from '../../protocol/snapshot-reasons.ts';
 import { MAX_WORDS } from '../../webview/home-messages.ts';
 import type { MessageSummary } from '../../webview/home-messages.ts';
 
@@ -11,14 +12,17 @@ export function lastMessage(items: readonly ConversationItem[]): MessageSummary 
   const turn = items.slice(begin + 1);
   const asked = turn.filter((item) => item.type === 'permission').findLast(({ by }) => by === null);
   const end = turn.findLast((item) => item.type === 'end');
-  const changed = turn.findLast((item) => item.type === 'mark' && item.mark === 'snapshot');
+  // What the session or the turn began with stands after its prompt as well; it says what was changed before.
+  const changed = turn
+    .filter((item) => item.type === 'mark')
+    .filter((mark) => mark.mark === 'snapshot')
+    .findLast(({ reason }) => snapshotReasonRule(reason).isBeginning !== true);
   const said = turn.map(wordsOf).findLast((words) => words !== null);
   return {
     words: said === undefined ? null : tail(said),
     asks: asked?.title.slice(0, MAX_QUESTION) ?? null,
     isFailure: end !== undefined && end.status !== 'succeeded' && end.status !== 'cancelled',
-    // The snapshot before the turn stands after its prompt as well; it says what the turn before changed.
-    changedFiles: changed === undefined || changed.reason === 'before-turn' ? null : changed.changedFiles,
+    changedFiles: changed?.changedFiles ?? null,
   };
 }
 

@@ -22,6 +22,7 @@ import { ConversationFollower } from './conversation-follower.ts';
 import { showIcon } from './fill-panel.ts';
 import { hostState } from './host-state.ts';
 import { lateHandlers } from './late-handlers.ts';
+import { showTurnChanges } from './stored-paths.ts';
 import { turnLines } from './turn-lines.ts';
 import { snapshotsOfTurn } from '../snapshots/turn-snapshots.ts';
 import type { TurnSnapshots } from '../snapshots/turn-snapshots.ts';
@@ -278,8 +279,8 @@ export class SessionPage implements Disposable {
     },
     turnLines: ({ turnId }) => this.#linesOf(turnId),
     changesOfTurn: async ({ turnId }) => {
-      const { before, after } = await this.#snapshotsOf(turnId);
-      return this.#run('compareSnapshots', before, after ?? 'now');
+      const sides = await showTurnChanges(this.#options, turnId);
+      return sides === null ? {} : this.#run('compareSnapshots', ...sides);
     },
     snapshotBeforeTurn: async ({ turnId }) => ({ snapshot: (await this.#snapshotsOf(turnId)).before }),
     forkBeforeTurn: async ({ turnId }) => this.#run('forkSession', (await this.#snapshotsOf(turnId)).before),

@@ -1,7 +1,8 @@
+import { changedFiles } from '../../protocol/changes.ts';
 import type { Connection } from '../connection/connection.ts';
 import type { RequestResult } from '../../webview/link.ts';
 import type { Requests } from '../../webview/messages.ts';
-import { snapshotsOfTurn } from '../snapshots/turn-snapshots.ts';
+import { snapshotsOfTurn, storedChanges } from '../snapshots/turn-snapshots.ts';
 
 /** With more than this no lines are counted. */
 const MAX_FILES = 500;
@@ -11,8 +12,9 @@ const NEWLINE = 10;
 export type TurnLines = NonNullable<RequestResult<Requests, 'turnLines'>['lines']>;
 
 /**
- * What a turn changed on disk, through whatever program, from its snapshots: how many files, lines added and removed.
- * Null where that is not stored, and a look at the files of now, which `mayScan` allows, would say something else.
+ * What a turn changed on disk, through whatever program: how many files, lines added and removed. As it was stored when the
+ * turn ended; otherwise from snapshots. Null where there are none, and a look at the files of now, which `mayScan` allows,
+ * would say something else.
  */
 export async function turnLines(
   connection: Connection,
@@ -20,13 +22,18 @@ export async function turnLines(
   turnId: string,
   mayScan: boolean,
 ): Promise<TurnLines | null> {
+  const stored = await storedChanges(connection, turnId);
+  if (stored?.state === 'known' && stored.totals !== null) {
+    const { added = null, removed = null } = stored.lines ?? {};
+    return { files: changedFiles(stored.totals), added, removed };
+  }
   const { before, after, isLast } = await snapshotsOfTurn(connection, session, turnId);
   if (after === null && !(isLast && mayScan)) return null;
   const sides = { session, a: before, b: after ?? 'now' };
   const { totals } = await connection.call('snapshot/diff', { ...sides, limit: 1 });
-  const { added, modified, deleted, renamed, mode, typechange, bytes } = totals;
-  const files = added + modified + deleted + renamed + mode + typechange;
-  if (files === 0 || files > MAX_FILES || bytes > MAX_BYTES) return { files, added: null, removed: null };
+  const files = changedFiles(totals);
+  if (files === 0 || files > MAX_FILES || totals.bytes > MAX_BYTES)
+    return { files, added: null, removed: null };
   const patch = await connection.callWithBytes('snapshot/patch', sides);
   // What was deleted may be long: what does not fit into one answer is not counted.
   return patch.result.nextCursor === null

@@ -1,3 +1,4 @@
+import { snapshotReasonRule } from '../../protocol/snapshot-reasons.ts';
 import type { Caveat, ChangeTotals, Snapshot } from '../../protocol/snapshots.ts';
 import { formatCount } from '../base/format.ts';
 
@@ -22,7 +23,7 @@ export function formatTotals(totals: ChangeTotals): string {
   return directories === 0 ? 'no differences' : formatCount(directories, 'folder');
 }
 
-/** How a list names a snapshot: its label, or the operation that it was created before; then the time. */
+/** How a list names a snapshot: its label, or why it was created; then the time. */
 export function snapshotTitle(
   snapshot: Pick<Snapshot, 'label' | 'reason' | 'turn' | 'createdAt'>,
   now: number = Date.now(),
@@ -31,26 +32,9 @@ export function snapshotTitle(
 }
 
 function formatReason({ reason, turn }: Pick<Snapshot, 'reason' | 'turn'>): string {
-  switch (reason) {
-    case 'manual':
-      return 'Snapshot';
-    case 'agent':
-      return 'Snapshot by the agent';
-    case 'before-turn':
-      return turn === null || turn.prompt === '' ? 'Before a turn' : `Before "${shorten(turn.prompt)}"`;
-    case 'before-handoff':
-      return 'Before handoff';
-    case 'after-setup':
-      return 'After setup';
-    case 'before-restore':
-      return 'Before restore';
-    case 'before-reset':
-      return 'Before reset';
-    case 'before-delete':
-      return 'Before deletion';
-    case 'before-review':
-      return 'Reviewed';
-  }
+  const rule = snapshotReasonRule(reason);
+  if (turn === null || turn.prompt === '') return rule.title;
+  return `${rule.turn === 'last' ? 'After' : 'Before'} "${shorten(turn.prompt)}"`;
 }
 
 function shorten(prompt: string): string {

@@ -79,6 +79,8 @@ export const FAILPOINTS = [
   'freeze.after-pause',
   'freeze.before-thaw',
   'turn.after-snapshot',
+  'changes.after-snapshot',
+  'changes.before-store',
   'delete.after-snapshot',
   'restore.after-intent',
   'restore.after-files',

@@ -114,6 +114,7 @@ export function turnRow(
     input: recorded.input === null ? Buffer.alloc(0) : read(recorded.input),
     output: recorded.result === null ? null : parseResult(read(recorded.result)),
     snapshot: null,
+    changes: null,
     attachments: [...recorded.attachments],
   };
 }

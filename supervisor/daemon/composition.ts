@@ -64,10 +64,13 @@ export function openServices(home: Home, engine: Engine, program: Program, log: 
   const payloads = new BufferPool();
   /** For calls about files. */
   const filesConnections = new FilesConnections(sandboxes.access, payloads);
-  const review = createReviews(
-    { ...storage, ...sandboxes, ...snapshots, ...sessions, filesConnections },
-    program,
-  );
+  const review = createReviews({
+    ...storage,
+    ...sandboxes,
+    ...snapshots,
+    ...sessions,
+    filesConnections,
+  });
   const { manifests, automaticManifests } = createManifests(
     { ...storage, ...sandboxes, ...snapshots, ...sessions },
     log,

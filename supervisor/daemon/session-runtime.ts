@@ -12,12 +12,13 @@ import type { DrainedSessions } from '../sessions/drained-sessions.ts';
 import type { InterruptedWork } from '../sessions/interrupted-work.ts';
 import type { Conversations } from '../conversation/conversations.ts';
 import type { AutomaticManifests } from '../manifests/automatic-manifests.ts';
-import type { TextComparison } from '../reviews/text-comparison.ts';
+import type { TextComparison } from '../snapshots/patch/text-comparison.ts';
 import type { Comparisons } from '../snapshots/comparisons.ts';
 import type { Hydration } from '../snapshots/hydration.ts';
 import type { SnapshotMaintenance } from '../snapshots/maintenance.ts';
 import type { ScanCaches } from '../snapshots/scan-caches.ts';
 import type { SnapshotService } from '../snapshots/snapshot-service.ts';
+import type { TurnChangeRecords } from '../snapshots/turn-changes.ts';
 import type { TurnSnapshots } from '../snapshots/turn-snapshots.ts';
 import type { DiskReserve } from '../store/reserve.ts';
 import type { AgentConversations } from '../agents/acp/agent-conversations.ts';
@@ -46,6 +47,7 @@ export interface SessionRuntimeOptions {
   readonly snapshotService: SnapshotService;
   readonly bundles: Pick<Bundles, 'close'>;
   readonly departures: Pick<Departures, 'recover'>;
+  readonly turnChanges: TurnChangeRecords;
   readonly turnSnapshots: TurnSnapshots;
   readonly comparisons: Comparisons;
   readonly reviewTexts: TextComparison;
@@ -81,6 +83,7 @@ export class SessionRuntime {
     this.#services.attachments.expire();
     await snapshotService.start();
     turnSnapshots.recover();
+    this.#services.turnChanges.recover();
     maintenance.start();
     // Turns first: a session with an unfinished turn has active work, and must not be taken for idle.
     permissions.recover();
@@ -134,6 +137,7 @@ export class SessionRuntime {
     await this.#services.agentConversations.detach();
     await queue.detach();
     await turnSnapshots.close();
+    await this.#services.turnChanges.close();
     await this.#services.automaticManifests.close();
     await reconciler.stop();
     await sessionMutex.drained();

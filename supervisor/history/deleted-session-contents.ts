@@ -98,8 +98,9 @@ export class DeletedSessionContents {
       const turns = 'SELECT id FROM turns WHERE sessionId = ?';
       contents.removeAll(sessionId, now());
       database.run(`DELETE FROM turn_pieces WHERE turnId IN (${turns})`, sessionId);
+      database.run(`DELETE FROM turn_paths WHERE turnId IN (${turns})`, sessionId);
       database.run(
-        `UPDATE turns SET output = NULL, outputArtifact = 0, error = NULL,
+        `UPDATE turns SET output = NULL, outputArtifact = 0, error = NULL, changes = NULL,
            stdoutBytes = 0, stderrBytes = 0, resultBytes = 0
          WHERE sessionId = ?`,
         sessionId,

@@ -5,7 +5,7 @@ import type { DecisionState } from '../store/reviews.ts';
 import type { TreeEdit } from './accepted-tree.ts';
 import { acceptedText } from './line-decisions.ts';
 import type { ReviewUnit } from './review-units.ts';
-import { fileBytes } from './text-comparison.ts';
+import { fileBytes } from '../snapshots/patch/text-comparison.ts';
 
 /** Reads objects and stores a file with new content and the attributes of `model`. */
 export interface EditedFiles extends ObjectReader {

@@ -9,7 +9,7 @@ import { editTree } from './accepted-tree.ts';
 import { acceptedText } from './line-decisions.ts';
 import type { OpenReview } from './reviews.ts';
 import { NewObjects } from './store-objects.ts';
-import { fileBytes } from './text-comparison.ts';
+import { fileBytes } from '../snapshots/patch/text-comparison.ts';
 
 /**
  * A file as the accepted tree has it, also while that is not stored. Errors: the `file_*` codes.

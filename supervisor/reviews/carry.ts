@@ -4,7 +4,7 @@ import type { DecisionState } from '../store/reviews.ts';
 import { carryLines, countLines } from './line-decisions.ts';
 import { hasModePart, normalized, textDecisions, textOf } from './unit-state.ts';
 import { isDecidedByHunk, type ReviewUnit } from './review-units.ts';
-import { fileBytes, type TextComparison } from './text-comparison.ts';
+import { fileBytes, type TextComparison } from '../snapshots/patch/text-comparison.ts';
 
 /** Nothing is decided, and it was before. */
 const AGAIN: DecisionState = { whole: null, mode: null, text: null, again: true };

@@ -16,7 +16,7 @@ import type { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
 import { carryDecision } from './carry.ts';
 import type { ComparedTrees, ReviewTrees } from './review-trees.ts';
 import { isDecidedByHunk, type ReviewUnit } from './review-units.ts';
-import { fileBytes, type TextComparison } from './text-comparison.ts';
+import { fileBytes, type TextComparison } from '../snapshots/patch/text-comparison.ts';
 import type { HeadBases } from './head-bases.ts';
 import { viewOf } from './review-views.ts';
 import type { UnitText } from './unit-state.ts';

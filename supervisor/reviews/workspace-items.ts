@@ -6,7 +6,7 @@ import type { PathSegments } from '../snapshots/compare/differences.ts';
 import type { DecisionState } from '../store/reviews.ts';
 import { workspaceText } from './line-decisions.ts';
 import type { ReviewUnit } from './review-units.ts';
-import { fileBytes } from './text-comparison.ts';
+import { fileBytes } from '../snapshots/patch/text-comparison.ts';
 import { type Item, MAX_REPLACED_BYTES, type Replacement } from './workspace-changes.ts';
 
 /**

@@ -17,6 +17,7 @@ import type { Operations } from '../store/operations.ts';
 import type { Profiles } from '../store/profiles.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
+import type { TurnPaths } from '../store/turn-paths.ts';
 import type { TurnRow, Turns } from '../store/turns.ts';
 import type { Hydration } from '../snapshots/hydration.ts';
 import type { RestoreIntents } from '../snapshots/restore-intents.ts';
@@ -26,6 +27,7 @@ export interface ForksOptions {
   readonly sessions: Sessions;
   readonly snapshots: Pick<Snapshots, 'getOrThrow'>;
   readonly turns: Turns;
+  readonly turnPaths: Pick<TurnPaths, 'copy'>;
   readonly profiles: Profiles;
   readonly operations: Operations;
   readonly egressRules: Pick<EgressRules, 'copyDenials'>;
@@ -72,7 +74,7 @@ export class Forks {
   async #create(snapshot: SnapshotRow, name: string | undefined, opId: string | undefined): Promise<string> {
     const { database, sessions, snapshots, profiles, operations, events, creation, restoreIntents } =
       this.#options;
-    const { turns, output, contents, egressRules, ids } = this.#options;
+    const { turns, turnPaths, output, contents, egressRules, ids } = this.#options;
     const source = sessions.get(snapshot.sessionId);
     if (source === null) throw new HoldfastError('not_found', `There is no session ${snapshot.sessionId}`);
     const profile = profiles.getOrThrow(source.profile);
@@ -111,7 +113,9 @@ export class Forks {
         events.append(row.id, entries);
         const seqs = new Map(copiedEvents.map(({ seq }, at) => [seq, at + 1]));
         for (const { turn, id } of copied.values()) {
-          turns.insert({ ...turn, id, sessionId: row.id });
+          const changes = turn.changes?.state === 'pending' ? null : turn.changes;
+          turns.insert({ ...turn, changes, id, sessionId: row.id });
+          turnPaths.copy(turn.id, id);
           output.copy(turn.id, id, (seq) => seqs.get(seq));
         }
         restoreIntents.recordHydration(row.id, snapshot);

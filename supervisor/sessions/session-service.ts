@@ -15,6 +15,7 @@ import type { Lifecycle } from '../sandboxes/lifecycle.ts';
 import type { Hydration } from '../snapshots/hydration.ts';
 import type { SnapshotMaintenance } from '../snapshots/maintenance.ts';
 import type { SnapshotService } from '../snapshots/snapshot-service.ts';
+import type { TurnChangeRecords } from '../snapshots/turn-changes.ts';
 import type { TurnQueue } from '../turns/turn-queue.ts';
 import type { Forks } from './forks.ts';
 import type { Removal, Removed } from './removal.ts';
@@ -43,6 +44,7 @@ export interface SessionServiceOptions {
   readonly lifecycle: Lifecycle;
   readonly idleTimer: Pick<IdleTimer, 'reschedule'>;
   readonly snapshotService: SnapshotService;
+  readonly turnChanges: Pick<TurnChangeRecords, 'finishSnapshot'>;
   readonly hydration: Hydration;
   readonly maintenance: Pick<SnapshotMaintenance, 'usage'>;
   readonly gate: Pick<SessionGate, 'movedError' | 'stateOf'>;
@@ -165,9 +167,10 @@ export class SessionService {
   }
 
   async stop(row: SessionRow, force: boolean): Promise<SessionRow> {
-    const { activeWork, drain, lifecycle } = this.#options;
+    const { activeWork, drain, lifecycle, turnChanges } = this.#options;
     if (!force) activeWork.requireIdle(row, 'stopped');
     else if (activeWork.count(row.id) > 0) await drain(row.id, 'its session was stopped');
+    await turnChanges.finishSnapshot(row.id);
     return lifecycle.stop(row.id, 'stopped');
   }
 
@@ -217,6 +220,7 @@ export class SessionService {
     }
     const requireIdle = (): void => this.#options.activeWork.requireIdle(row, 'cleaned');
     requireIdle();
+    await this.#options.turnChanges.finishSnapshot(row.id);
     return this.#options.removal.clean(row.id, requireIdle, opId);
   }
 

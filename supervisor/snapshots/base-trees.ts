@@ -9,6 +9,7 @@ import type { SessionRow, Sessions } from '../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
 import type { WorkspaceBases } from '../store/workspace-bases.ts';
 import type { SnapshotCreation } from './snapshot-creation.ts';
+import type { SnapshotService } from './snapshot-service.ts';
 
 /** The first use of a session waits at most this long for the scan of what it begins with. */
 const SCAN_TIMEOUT_MS = 60_000;
@@ -21,7 +22,8 @@ export interface BaseTreesOptions {
   readonly profiles: Profiles;
   readonly sessions: Sessions;
   readonly snapshots: Snapshots;
-  readonly snapshotCreation: Pick<SnapshotCreation, 'storeTreeLocked'>;
+  readonly snapshotCreation: Pick<SnapshotCreation, 'createLocked' | 'storeTreeLocked'>;
+  readonly tryCreate: SnapshotService['tryCreate'];
   readonly log: Log;
   /** ms since 1970. */
   readonly now: () => number;
@@ -37,7 +39,7 @@ export interface BaseTree {
   readonly isExact: boolean;
 }
 
-/** Keeps the tree that each workspace begins with, so that everything an agent does later is a change. */
+/** Keeps the tree that each workspace begins with, as a snapshot too, so that everything an agent does later is a change. */
 export class BaseTrees {
   readonly #options: BaseTreesOptions;
 
@@ -46,15 +48,22 @@ export class BaseTrees {
   }
 
   /**
-   * Stores the tree of a workspace that has just been seeded. The caller holds the session's mutex; the sidecar runs, and
+   * Stores the tree of a workspace that has just been seeded, or that begins empty. The caller holds the session's mutex; the sidecar runs, and
    * no process of the agent. Never rejects: a session can be used without a base, and a handoff says so.
    */
   async record(session: SessionRow): Promise<void> {
-    const { home, bases, profiles, snapshotCreation, log, now } = this.#options;
+    const { home, bases, profiles, snapshots, snapshotCreation, log, now } = this.#options;
+    const signal = AbortSignal.timeout(SCAN_TIMEOUT_MS);
     const profile = profiles.get(session.profile);
     const seed = profile === null ? null : seedOf(profile.config);
     if (session.throwaway || profile === null) return;
-    if (seed === null && !hasTemplate(profile.config)) return;
+    const template = hasTemplate(profile.config);
+    // With a template, the snapshot after the setup is the one at the start.
+    const isStart = session.persistent && !template && snapshots.newest(session.id) === null;
+    if (seed === null && !template) {
+      if (isStart) await this.#createStart(session, signal);
+      return;
+    }
     try {
       const { origin } = await readSourceRecord(home.deployedSource(profile.name, profile.version), {
         limit: 1,
@@ -69,10 +78,20 @@ export class BaseTrees {
         folder: folder === './' ? '' : folder,
       };
       const keep = (root: string): void => bases.put({ ...base, root, seededAt: now() });
-      await snapshotCreation.storeTreeLocked(session, keep, AbortSignal.timeout(SCAN_TIMEOUT_MS));
+      const start = isStart ? await this.#createStart(session, signal) : null;
+      if (start !== null) keep(start.root);
+      else await snapshotCreation.storeTreeLocked(session, keep, signal);
     } catch (error) {
       log.warn('what a workspace begins with could not be stored', { session: session.id, error });
     }
+  }
+
+  /** The first snapshot of the session. Nothing else scans: whatever does, waits for the session's mutex before. */
+  #createStart(session: SessionRow, signal: AbortSignal): Promise<SnapshotRow | null> {
+    const { tryCreate, snapshotCreation } = this.#options;
+    return tryCreate(session, 'start', () =>
+      snapshotCreation.createLocked(session, { reason: 'start', signal }),
+    );
   }
 
   /**

@@ -11,7 +11,7 @@ import type { Home } from '../store/home.ts';
 import type { Operations } from '../store/operations.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { Snapshots } from '../store/snapshots.ts';
-import { type SidecarAccess, withRunningSidecar } from '../workspace/sidecar-access.ts';
+import { requireSidecar, type SidecarAccess, withRunningSidecar } from '../workspace/sidecar-access.ts';
 import type { SnapshotConnection } from './connection.ts';
 import type { Freezing } from '../sandboxes/freezing.ts';
 import { SnapshotConnectionPool } from './connection-pool.ts';
@@ -56,7 +56,7 @@ export interface SnapshotCreationOptions {
   readonly now: () => number;
 }
 
-type Options = Pick<SnapshotRequest, 'signal' | 'onProgress'>;
+type Options = Pick<SnapshotRequest, 'signal' | 'onProgress' | 'needsSidecar'>;
 
 /**
  * Creates snapshots, one at a time per session. Lock order: `withScanLock`, the session's mutex, the lineage's
@@ -100,7 +100,7 @@ export class SnapshotCreation {
   /** Runs `act` under the scan lock with a signal that `interrupt` aborts as well. */
   async #interruptible<T>(
     sessionId: string,
-    signal: AbortSignal | undefined,
+    { signal, needsSidecar = false }: Options,
     act: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     const controller = new AbortController();
@@ -114,7 +114,9 @@ export class SnapshotCreation {
         combined.throwIfAborted();
         const release = access.acquireLease(sessionId);
         try {
-          return await withRunningSidecar(access, sessionId, () => act(combined));
+          if (!needsSidecar) return await withRunningSidecar(access, sessionId, () => act(combined));
+          await requireSidecar(access, sessionId);
+          return await act(combined);
         } finally {
           release();
         }
@@ -140,7 +142,7 @@ export class SnapshotCreation {
    */
   create(sessionId: string, request: SnapshotRequest): Promise<CreatedSnapshot | null> {
     const { records } = this.#options;
-    return this.#interruptible(sessionId, request.signal, (signal) =>
+    return this.#interruptible(sessionId, request, (signal) =>
       this.#createSnapshot(records.get(sessionId), { ...request, signal }, false),
     );
   }
@@ -161,7 +163,7 @@ export class SnapshotCreation {
     options: Options = {},
   ): Promise<T> {
     const { records } = this.#options;
-    return this.#interruptible(sessionId, options.signal, (signal) =>
+    return this.#interruptible(sessionId, options, (signal) =>
       this.#withTree(records.get(sessionId), act, { ...options, signal }),
     );
   }

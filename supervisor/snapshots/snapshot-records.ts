@@ -1,4 +1,5 @@
-import { MAX_MISSING_PATHS, type SnapshotReason } from '../../protocol/snapshots.ts';
+import { type SnapshotReason, snapshotReasonRule } from '../../protocol/snapshot-reasons.ts';
+import { MAX_MISSING_PATHS } from '../../protocol/snapshots.ts';
 import type { Progress } from '../../protocol/wire/shapes.ts';
 import type { Ids } from '../base/ids.ts';
 import type { EventLog } from '../history/event-log.ts';
@@ -21,6 +22,10 @@ export interface SnapshotRequest {
   readonly turnId?: string;
   /** Whether that turn has begun. Called when the snapshot is complete. */
   readonly isDuringTurn?: () => boolean;
+  /** Fail with `sandbox_lost` unless the sidecar runs, instead of starting it. */
+  readonly needsSidecar?: boolean;
+  /** Called with the snapshot, in the transaction that records it. */
+  readonly onRecord?: (row: SnapshotRow) => void;
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
 }
@@ -57,8 +62,9 @@ export class SnapshotRecords {
     // The new snapshot is certainly from before the turn, and the earlier one is not.
     if (newest.duringTurn && isDuringTurn?.() !== true) return false;
     // The agent can have its own thinned out, and so must not take away what a turn or a person relies on.
-    if (newest.reason === 'agent' && reason !== 'agent') return false;
-    if (reason !== 'manual') return true;
+    const { by } = snapshotReasonRule(reason);
+    if (snapshotReasonRule(newest.reason).by === 'agent' && by !== 'agent') return false;
+    if (by !== 'person') return true;
     const { sessionId, eventSeq } = newest;
     // The events since then were removed, and a turn can have been among them.
     if (eventSeq < this.#options.events.start(sessionId).seq) return false;
@@ -67,19 +73,20 @@ export class SnapshotRecords {
     );
   }
 
-  /** Reuses the newest snapshot because nothing changed. A manual request turns it into a manual snapshot. */
+  /** Reuses the newest snapshot because nothing changed. One that a person asks for is theirs from now on. */
   reuse(newest: SnapshotRow, { reason, pinned }: SnapshotRequest): SnapshotRow {
     return this.#options.snapshots.update(newest.id, {
       ...(pinned === undefined ? {} : { pinned }),
-      ...(reason === 'manual' ? { reason } : {}),
+      ...(snapshotReasonRule(reason).by === 'person' ? { reason } : {}),
     });
   }
 
   /** In one transaction with the answer to the request's `opId`. */
-  record({ opId }: SnapshotRequest, write: () => CreatedSnapshot): CreatedSnapshot {
+  record({ opId, onRecord }: SnapshotRequest, write: () => CreatedSnapshot): CreatedSnapshot {
     const { operations, snapshots } = this.#options;
     const { result } = operations.runOnce(opId, 'snapshot.create', () => {
       const { row, created } = write();
+      onRecord?.(row);
       return { id: row.id, created: created ? 'yes' : 'no' };
     });
     return { row: snapshots.getOrThrow(result.id), created: result.created === 'yes' };

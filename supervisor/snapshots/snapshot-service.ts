@@ -1,5 +1,6 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Snapshot, SnapshotReason } from '../../protocol/snapshots.ts';
+import { type SnapshotReason, snapshotReasonRule } from '../../protocol/snapshot-reasons.ts';
+import type { Snapshot } from '../../protocol/snapshots.ts';
 import type { Log } from '../base/log.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { Database } from '../store/database.ts';
@@ -208,7 +209,7 @@ export class SnapshotService {
     const { snapshots, sessions } = this.#options;
     const newest = snapshots.newest(session.id);
     for (const row of snapshots.listBySession(session.id)) {
-      const stays = row.id === newest?.id || row.pinned || row.reason === 'manual';
+      const stays = row.id === newest?.id || row.pinned || snapshotReasonRule(row.reason).isKept === true;
       if (!stays && sessions.listByOrigin(row.id).length === 0) this.remove(row, 'its session was deleted');
     }
     this.#options.database.afterCommit(() => this.removeUnusedStore(session.lineage));

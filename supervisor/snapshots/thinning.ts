@@ -1,4 +1,4 @@
-import type { SnapshotReason } from '../../protocol/snapshots.ts';
+import { type SnapshotReason, snapshotReasonRule } from '../../protocol/snapshot-reasons.ts';
 
 /** The fields of a snapshot that decide whether it is thinned out. */
 export interface ThinningCandidate {
@@ -19,7 +19,7 @@ const KEEP_HOURLY_MS = 7 * DAY_MS;
 const KEEP_OF_AGENT = 20;
 
 /**
- * The snapshots of one session to delete now. Manual, pinned and (but for an agent's own) labelled snapshots stay, as do those that a fork began
+ * The snapshots of one session to delete now. Those of a reason that is kept, pinned and (but for an agent's own) labelled snapshots stay, as do those that a fork began
  * with (`bases`) and the newest one. Hours and days are those of UTC and are thinned as a whole, so the result does not
  * depend on when and how often this runs.
  */
@@ -32,11 +32,12 @@ export function snapshotsToThin(
   const kept = new Set<string>();
   let ofAgent = 0;
   return newestFirst.filter(({ id, createdAt, reason, label, pinned }) => {
-    if (pinned || reason === 'manual' || bases.has(id)) return false;
+    const { by, isKept } = snapshotReasonRule(reason);
+    if (pinned || isKept === true || bases.has(id)) return false;
     // An agent names its own: a name must not keep them for ever.
-    if (label !== null && reason !== 'agent') return false;
-    if (reason === 'agent') ofAgent += 1;
-    if (reason === 'agent' && ofAgent > KEEP_OF_AGENT) return true;
+    if (label !== null && by !== 'agent') return false;
+    if (by === 'agent') ofAgent += 1;
+    if (by === 'agent' && ofAgent > KEEP_OF_AGENT) return true;
     if (now - endOf(HOUR_MS, createdAt) <= KEEP_ALL_MS) return false;
     const period = now - endOf(DAY_MS, createdAt) <= KEEP_HOURLY_MS ? HOUR_MS : DAY_MS;
     const bucket = `${period} ${Math.floor(createdAt / period)}`;

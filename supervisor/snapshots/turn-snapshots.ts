@@ -8,6 +8,7 @@ import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
 import type { Turns } from '../store/turns.ts';
 import type { SnapshotCreation } from './snapshot-creation.ts';
+import type { TurnChangeRecords } from './turn-changes.ts';
 
 /**
  * A turn waits at most this long for its snapshot, because a person waits for the turn. The first scan of 100,000 files
@@ -19,6 +20,7 @@ const CREATION_TIMEOUT_MS = 600_000;
 
 export interface TurnSnapshotsOptions {
   readonly snapshotCreation: Pick<SnapshotCreation, 'create'>;
+  readonly turnChanges: Pick<TurnChangeRecords, 'finishSnapshot' | 'onNextSnapshot' | 'giveUp'>;
   readonly turns: Pick<Turns, 'update' | 'listWithUnfinishedSnapshot'>;
   readonly events: EventLog;
   readonly changes: ChangeNotifier;
@@ -86,11 +88,13 @@ export class TurnSnapshots {
     const isCancelled = (): boolean => signal.aborted;
     if (session.throwaway || isCancelled()) return;
     const isRequired = this.#options.isRequired(session);
-    const { maxWaitMs = MAX_WAIT_MS } = this.#options;
+    const { maxWaitMs = MAX_WAIT_MS, turnChanges } = this.#options;
     const waitTimeout = new AbortController();
     const waitEnded = AbortSignal.any([signal, waitTimeout.signal]);
     const timer = isRequired ? undefined : setTimeout(() => waitTimeout.abort(), maxWaitMs).unref();
     try {
+      await turnChanges.finishSnapshot(session.id, waitEnded);
+      if (isCancelled()) return;
       // The snapshot of an earlier turn may still be in progress: it completes first.
       const earlier = this.#late.get(session.id);
       if (earlier !== undefined && (await raceAbort(earlier.outcome, waitEnded)) === null) {
@@ -110,6 +114,11 @@ export class TurnSnapshots {
       // The turn was cancelled and will not run. Its snapshot aborts through `signal`.
       if (isCancelled()) return;
       late.is = true;
+      const why = 'the next turn started before its snapshot was complete';
+      turnChanges.giveUp(
+        session.id,
+        new HoldfastError('timeout', 'What the turn left is not stored', { why }),
+      );
       this.#late.set(session.id, pending);
       void pending.outcome.finally(() => this.#late.delete(session.id));
       this.#storeState(turnId, { ...NO_SNAPSHOT, state: 'taking', duringTurn: true });
@@ -155,6 +164,7 @@ export class TurnSnapshots {
       });
       if (created === null) return { kind: 'dropped' };
       const { id, duringTurn, missing } = created.row;
+      if (!duringTurn) this.#options.turnChanges.onNextSnapshot(session.id, created.row);
       this.#storeState(turnId, { state: 'taken', snapshotId: id, duringTurn, missing, failure: null });
       return { kind: 'taken', row: created.row };
     } catch (cause) {
@@ -211,6 +221,7 @@ export class TurnSnapshots {
       cause: error.cause,
     });
     this.#storeState(turnId, { ...NO_SNAPSHOT, duringTurn, failure: { code, why } });
+    this.#options.turnChanges.giveUp(sessionId, error);
     try {
       events.append(sessionId, [
         { type: 'snapshot.failed', data: { reason: 'before-turn', code, why, turnId } },

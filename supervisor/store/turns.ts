@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { type Attachment, AttachmentsSchema } from '../../protocol/attachments.ts';
+import { TurnChangesSchema } from '../../protocol/changes.ts';
 import { type Content, JSON_TEXT } from '../../protocol/contents.ts';
 import {
   DispatchCaseSchema,
@@ -54,6 +55,7 @@ export const TurnSummarySchema = z.object({
   workerReused: flag.nullable(),
   cancelRequested: flag,
   snapshot: json(TurnSnapshotSchema).nullable(),
+  changes: json(TurnChangesSchema).nullable(),
   attachments: json(AttachmentsSchema),
 });
 /** A turn without its input, which may have 4 MiB; for lists. */
@@ -88,6 +90,7 @@ export const UNSTARTED_TURN = {
   workerReused: null,
   cancelRequested: false,
   snapshot: null,
+  changes: null,
   attachments: [],
 } as const satisfies Partial<NewTurn>;
 
@@ -213,6 +216,15 @@ export class Turns {
     );
   }
 
+  /** Turns whose changes are still to be computed, the oldest first. */
+  listWithPendingChanges(sessionId: string | null = null): TurnSummary[] {
+    return this.#many(
+      `SELECT * FROM turns WHERE json_extract(changes, '$.state') = 'pending' AND (?1 IS NULL OR sessionId = ?1)
+       ORDER BY ordinal`,
+      sessionId,
+    );
+  }
+
   /** Queued and running turns of all sessions, the oldest first. */
   listUnfinished(): TurnSummary[] {
     return this.#many("SELECT * FROM turns WHERE status IN ('queued', 'running') ORDER BY ordinal");
@@ -297,7 +309,7 @@ export class Turns {
     return row === undefined ? null : parseRow(TurnRowSchema, 'turns', row);
   }
 
-  #many(sql: string, ...values: (string | number)[]): TurnSummary[] {
+  #many(sql: string, ...values: (string | number | null)[]): TurnSummary[] {
     return this.#database.all(sql, ...values).map((row) => parseRow(TurnSummarySchema, 'turns', row));
   }
 }

@@ -27,5 +27,6 @@ export function turnView(turn: TurnSummary, ahead: number, waitingFor: Turn['wai
     },
     worker: turn.workerId === null ? null : { id: turn.workerId, reused: turn.workerReused ?? false },
     snapshot: turn.snapshot,
+    changes: turn.changes,
   };
 }

@@ -81,7 +81,7 @@ const NOTHING: Readonly<Seeded> = { files: 0, bytes: 0 };
  * every file is there: after a crash the copy continues at the next use. Existing files stay.
  */
 export class Seeding {
-  /** A workspace was seeded. Runs before the agent's first process, with the session's mutex held. */
+  /** A workspace was seeded, or begins empty. Runs before the agent's first process, with the session's mutex held. */
   readonly seeded = new Hook<SessionRow>();
   readonly #options: SeedingOptions;
   /** Sessions without an intent: every request asks. */
@@ -92,12 +92,13 @@ export class Seeding {
   }
 
   /**
-   * The workspace will be filled before its next use; `filled`: it is, and only its history lacks that. Part of the caller's
-   * transaction.
+   * The workspace will be filled before its next use, or is to begin empty; `filled`: it is filled, and only its history lacks
+   * that. Part of the caller's transaction.
    */
   recordIntent(sessionId: string, profile: Profile, filled: FilledAhead | null = null): void {
     const { operations, templates } = this.#options;
-    if (seedOf(profile) === null && !templates.has({ config: profile })) return;
+    const isEmpty = seedOf(profile) === null && !templates.has({ config: profile });
+    if (isEmpty && profile.persistence !== 'persistent') return;
     this.#settled.delete(sessionId);
     const earlier = this.#intent(sessionId);
     // What it was filled with before it was first used may have been cleared.
@@ -160,7 +161,7 @@ export class Seeding {
         if (isTemplate && ahead === null) await templates.fill(row, profile, this.#homeOf(intent));
         const filled = isTemplate ? await templates.adopt(row, profile) : null;
         const done = filled ?? ahead ?? (await this.#copyProject(row));
-        if (done !== null) await this.seeded.run(row);
+        await this.seeded.run(row);
         await failpoint('seed.before-end');
         database.transaction(() => {
           if (done !== null)

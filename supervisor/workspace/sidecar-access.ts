@@ -13,6 +13,17 @@ export interface SidecarAccess {
   /** Keeps the sidecar running until the returned function is called. */
   acquireLease(sessionId: string): () => void;
   dial(sessionId: string): Promise<Duplex>;
+  /** Whether the sidecar runs, as far as this supervisor knows. Starts nothing. */
+  isRunning(sessionId: string): Promise<boolean>;
+}
+
+/** Errors: `sandbox_lost` unless the sidecar runs. */
+export async function requireSidecar(
+  access: Pick<SidecarAccess, 'isRunning'>,
+  sessionId: string,
+): Promise<void> {
+  if (await access.isRunning(sessionId)) return;
+  throw new HoldfastError('sandbox_lost', 'The files cannot be read', { why: 'the sandbox has ended' });
 }
 
 /** Runs `act` with a running sidecar; again with the next one if it is lost. */

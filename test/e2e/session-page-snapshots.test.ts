@@ -39,8 +39,8 @@ test('a person compares two snapshots on the page, restores one, and forks anoth
     await page.locator('.row.found', { hasText: 'three' }).waitFor();
     await page.getByRole('tab', { name: 'Snapshots' }).click();
     const title = (text: string) => page.getByRole('button', { name: text, expanded: false }).first();
-    await title('echo two').click();
-    // Before the second turn: what the first one wrote.
+    await title('echo one').click();
+    // After the first turn: what it wrote.
     const changes = page.getByRole('list', { name: 'Files that differ' });
     await changes.getByRole('button', { name: 'word', exact: true }).waitFor();
     await page
@@ -53,7 +53,7 @@ test('a person compares two snapshots on the page, restores one, and forks anoth
     await person.page.locator('.tab', { hasText: /^notes$/ }).click();
 
     // The part and the snapshot are still shown.
-    await page.getByRole('button', { name: 'echo two', expanded: true }).waitFor();
+    await page.getByRole('button', { name: 'echo one', expanded: true }).waitFor();
     await changes.getByRole('button', { name: 'Open word as it was' }).click();
     await person.page.locator('.view-line', { hasText: /^one$/ }).first().waitFor();
     await person.page.locator('.tab', { hasText: /^notes$/ }).click();
@@ -64,7 +64,7 @@ test('a person compares two snapshots on the page, restores one, and forks anoth
     await person.screenshot('session-page-restore-preview-dark');
     await preview.getByRole('button', { name: 'Restore', exact: true }).click();
     await expect.poll(word, SEEN).toBe('one');
-    await page.getByText('Goes on from “echo two').waitFor();
+    await page.getByText('Goes on from “echo one').waitFor();
     await page.getByRole('button', { name: 'Before a restore' }).waitFor();
     await person.clearToasts();
     await person.screenshotInBothThemes('session-page-restored', 640);

@@ -124,7 +124,7 @@ describe('a full store', () => {
       }
       await free();
       await prompt(home, id, 'echo three > f');
-      expect((await home.call('snapshot/create', { session: id })).created).toBe(true);
+      expect((await home.call('snapshot/create', { session: id, label: 'third' })).created).toBe(true);
       await home.call('snapshot/restore', restore);
       expect(await prompt(home, id, 'cat f')).toBe('one\n');
       await free().catch(() => undefined);
@@ -148,7 +148,7 @@ describe('a full store', () => {
     expect(await codeOf(home.call('snapshot/create', { session: id }))).toBe('no_space');
     expect(await readdir(join(store, 'incoming')).catch(() => [])).toEqual([]);
     await prompt(home, id, 'rm big; echo small > f');
-    expect((await home.call('snapshot/create', { session: id })).created).toBe(true);
+    expect((await home.call('snapshot/create', { session: id, label: 'small' })).created).toBe(true);
   });
 });
 
@@ -355,7 +355,8 @@ async function killedDuringScan(
   let outcome = 'null';
   // If this process has to wait, the scan can end before the sidecar does: then it tries again.
   for (let tries = 0; outcome === 'null' && tries < 5; tries += 1) {
-    await prompt(home, id, write);
+    await prompt(home, id, ':');
+    await writeBeside(home, id, write);
     // An engine takes its time.
     const { Pid } = (await (await sidecarOf(home, id)).inspect()).State;
     const looking = home.call('snapshot/create', { session: id });
@@ -367,6 +368,13 @@ async function killedDuringScan(
     if (outcome === 'null') await home.call('snapshot/delete', { snapshot: (await looking).id, force: true });
   }
   return outcome;
+}
+
+/** Runs a script in the workspace as a person would: no snapshot follows by itself, as after a turn. */
+async function writeBeside(home: FaultHome, id: string, script: string): Promise<void> {
+  const cwd = join(home.path, 'workspaces', id);
+  const { uid, gid } = await stat(cwd);
+  await run('sh', ['-c', script], { cwd, uid, gid });
 }
 
 async function killSidecar(home: FaultHome, id: string): Promise<void> {

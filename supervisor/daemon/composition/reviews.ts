@@ -9,10 +9,8 @@ import { ReviewDecisions } from '../../reviews/review-decisions.ts';
 import { ReviewReader } from '../../reviews/review-reader.ts';
 import { ReviewTrees } from '../../reviews/review-trees.ts';
 import { Reviews } from '../../reviews/reviews.ts';
-import { TextComparison } from '../../reviews/text-comparison.ts';
 import { WorkspaceChanges } from '../../reviews/workspace-changes.ts';
 import type { FilesConnections } from '../../workspace/files-connections.ts';
-import type { Program } from '../program.ts';
 import type { StorageLayer } from './storage.ts';
 import type { SandboxLayer } from './sandboxes.ts';
 import type { SnapshotLayer } from './snapshots.ts';
@@ -24,11 +22,9 @@ export function createReviews(
     SandboxLayer &
     SnapshotLayer &
     SessionLayer & { readonly filesConnections: FilesConnections },
-  program: Program,
 ) {
-  const { reviewRows: rows, filesConnections } = below;
+  const { reviewRows: rows, filesConnections, texts } = below;
   const own = { ...below, rows, mutex: new KeyedMutex(), workspace: new WorkspaceChanges(filesConnections) };
-  const texts = new TextComparison(program.lineWorker);
   const trees = new ReviewTrees(below);
   const heads = new HeadBases({ ...below, trees });
   const reviews = new Reviews({

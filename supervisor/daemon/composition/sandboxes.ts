@@ -87,6 +87,7 @@ export function createSandboxes(below: StorageLayer & NetworkLayer, log: Log) {
       lifecycle.withSidecar(sessionId, () => Promise.resolve(), isSuspect),
     acquireLease: (sessionId) => sidecars.acquireLease(sessionId),
     dial,
+    isRunning: async (sessionId) => (await sidecars.getOpen(sessionId)) !== null,
   };
   const limitOf = (sessionId: string): number | null => {
     const row = records.peek(sessionId);

@@ -9,6 +9,8 @@ import { RestoreIntents } from '../../snapshots/restore-intents.ts';
 import { SnapshotCreation } from '../../snapshots/snapshot-creation.ts';
 import { SnapshotGraphs } from '../../snapshots/snapshot-graph.ts';
 import { SnapshotService } from '../../snapshots/snapshot-service.ts';
+import { TextComparison } from '../../snapshots/patch/text-comparison.ts';
+import { TurnChangeRecords } from '../../snapshots/turn-changes.ts';
 import { TurnSnapshots } from '../../snapshots/turn-snapshots.ts';
 import type { Program } from '../program.ts';
 import type { StorageLayer } from './storage.ts';
@@ -23,11 +25,18 @@ export function createSnapshots(below: StorageLayer & SandboxLayer, program: Pro
     onScan: (row, scan) => scanCaches.onScan(row, scan),
   });
   const snapshotService = new SnapshotService({ ...own, snapshotCreation });
-  const baseTrees = new BaseTrees({ ...own, snapshotCreation });
+  const baseTrees = new BaseTrees({
+    ...own,
+    snapshotCreation,
+    tryCreate: (session, reason, create) => snapshotService.tryCreate(session, reason, create),
+  });
   seeding.seeded.add((session) => baseTrees.record(session));
+  const texts = new TextComparison(program.lineWorker);
+  const turnChanges = new TurnChangeRecords({ ...own, snapshotCreation, texts });
   const turnSnapshots = new TurnSnapshots({
     ...own,
     snapshotCreation,
+    turnChanges,
     isRequired: ({ profile }) => profiles.get(profile)?.config.snapshots === 'required',
   });
   const leasedRoots = new LeasedRoots(now);
@@ -57,7 +66,9 @@ export function createSnapshots(below: StorageLayer & SandboxLayer, program: Pro
     snapshotCreation,
     snapshotService,
     snapshotGraphs: new SnapshotGraphs(below),
+    turnChanges,
     turnSnapshots,
+    texts,
     baseTrees,
     comparisons,
     maintenance,

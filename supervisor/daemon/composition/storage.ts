@@ -31,6 +31,7 @@ import { ReviewCommentRows } from '../../store/review-comments.ts';
 import { ReviewRows } from '../../store/reviews.ts';
 import { Sessions } from '../../store/sessions.ts';
 import { Snapshots } from '../../store/snapshots.ts';
+import { TurnPaths } from '../../store/turn-paths.ts';
 import { Turns } from '../../store/turns.ts';
 import { WorkspaceBases } from '../../store/workspace-bases.ts';
 
@@ -56,6 +57,7 @@ export function openStorage(home: Home, log: Log) {
     database,
     sessions,
     turns: new Turns(database),
+    turnPaths: new TurnPaths(database),
     snapshots: new Snapshots(database),
     reviewRows: new ReviewRows(database),
     commentRows: new ReviewCommentRows(database),

@@ -17,9 +17,21 @@ const DRAIN_TURNS_MS = 30_000;
 
 /** What clients run in sandboxes: turns, execs and terminals. */
 export function createWork(below: StorageLayer & SandboxLayer & SnapshotLayer & AgentLayer, log: Log) {
-  const { database, records, profiles, events, freezing, turnSnapshots, changes, permissions, now } = below;
+  const {
+    database,
+    records,
+    profiles,
+    events,
+    freezing,
+    turnChanges,
+    turnSnapshots,
+    changes,
+    permissions,
+    now,
+  } = below;
   const turnRecords = new TurnRecords({ ...below, sessions: records });
   turnRecords.ending.on((turnId) => permissions.closeOf(turnId));
+  turnRecords.ending.on((turnId) => turnChanges.onTurnEnding(turnId));
   const queue = new TurnQueue({
     ...below,
     changes,

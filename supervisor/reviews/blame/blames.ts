@@ -10,7 +10,7 @@ import { type LineChange, lineStarts } from '../../snapshots/patch/line-changes.
 import type { SessionRow } from '../../store/sessions.ts';
 import type { Turns } from '../../store/turns.ts';
 import type { ReviewTrees } from '../review-trees.ts';
-import type { TextComparison } from '../text-comparison.ts';
+import type { TextComparison } from '../../snapshots/patch/text-comparison.ts';
 import { bytesOf, type StoredVersion, versionAt } from './file-versions.ts';
 import { type Cause, causeBetween, type StoredState, UNKNOWN } from './intervals.ts';
 import { LineOrigins, type OriginRange } from './line-origins.ts';

@@ -5,7 +5,7 @@ import type { FileEntry } from '../../../snapshot-format/entries.ts';
 import { type ObjectReader, parseHash } from '../../../snapshot-format/objects.ts';
 import { contentKey } from '../../snapshots/compare/renames.ts';
 import { resolveEntry } from '../../snapshots/files/resolve.ts';
-import { fileBytes } from '../text-comparison.ts';
+import { fileBytes } from '../../snapshots/patch/text-comparison.ts';
 
 /** A file in a stored state. */
 export interface StoredVersion {

@@ -14,7 +14,7 @@ import { findEntry } from '../../snapshots/compare/find-entry.ts';
 import { contentKey, Renames } from '../../snapshots/compare/renames.ts';
 import { pairSimilar } from '../../snapshots/compare/similar-files.ts';
 import { filesOf } from '../head-files.ts';
-import { fileBytes } from '../text-comparison.ts';
+import { fileBytes } from '../../snapshots/patch/text-comparison.ts';
 
 /** Paths that are looked at between two states. With more of them a file counts as new. */
 const MAX_PATHS = 200_000;

@@ -36,7 +36,15 @@ export interface SessionStates {
 export function statesOf(session: SessionRow, options: SessionStatesOptions): SessionStates {
   const { snapshots, bases, turns, database } = options;
   const rows = snapshots.listBySession(session.id);
-  const states = rows.map((row) => stateOf(row, row.eventSeq));
+  const known = new Map(turns.listBySession(session.id, MAX_TURNS).map((turn) => [turn.id, turn]));
+  // The oldest turn wins: the later ones that share its snapshot changed nothing.
+  const endOf = new Map(
+    [...known.values()].flatMap(({ id, changes }) => {
+      const after = changes?.after ?? null;
+      return after === null ? [] : [[after, id] as const];
+    }),
+  );
+  const states = rows.map((row) => stateOf(row, row.eventSeq, endOf.get(row.id)));
   const events = database.all(SPANS, session.id).map((row) => parseRow(SpanRowSchema, 'events', row));
   const forkedAt = events.findLast(({ type }) => type === 'session.forked')?.seq ?? 0;
   const origin = session.origin === null ? null : snapshots.get(session.origin);
@@ -45,7 +53,6 @@ export function statesOf(session: SessionRow, options: SessionStatesOptions): Se
   else if (base !== null && base.seededAt <= (rows[0]?.createdAt ?? Infinity))
     states.unshift({ root: base.root, snapshotId: null, at: base.seededAt, seq: 0, endOf: null });
 
-  const known = new Map(turns.listBySession(session.id, MAX_TURNS).map((turn) => [turn.id, turn]));
   const ends = new Map(
     events.flatMap(({ type, seq, data }) => (type === 'turn.ended' ? [[data.turnId, seq] as const] : [])),
   );
@@ -63,6 +70,10 @@ export function statesOf(session: SessionRow, options: SessionStatesOptions): Se
   return { states, turns: spans, startedAt };
 }
 
-function stateOf({ root, id, createdAt }: SnapshotRow, seq: number): StoredState {
-  return { root, snapshotId: id, at: createdAt, seq, endOf: null };
+function stateOf(
+  { root, id, createdAt }: SnapshotRow,
+  seq: number,
+  endOf: string | null = null,
+): StoredState {
+  return { root, snapshotId: id, at: createdAt, seq, endOf };
 }

@@ -10,6 +10,7 @@ import type { Contents } from '../../history/contents.ts';
 import type { EventLog } from '../../history/event-log.ts';
 import { verifyHistory } from '../../history/history-verification.ts';
 import type { TurnOutput } from '../../history/turn-output.ts';
+import type { TurnPaths } from '../../store/turn-paths.ts';
 import type { Turns } from '../../store/turns.ts';
 import type { TurnSnapshots } from '../../snapshots/turn-snapshots.ts';
 import type { ExecListener, Execs } from '../../terminals/execs.ts';
@@ -25,6 +26,8 @@ export type Client = Pick<Peer<typeof METHODS, EmptyMap, typeof NOTIFICATIONS>, 
 const OUTPUT_BYTES = 1024 * 1024;
 const DAY_MS = 86_400_000;
 const LISTED_OUTPUT_CHARACTERS = 256;
+/** How long a request waits for what a turn changed. */
+const PENDING_CHANGES_MS = 10_000;
 
 type Groups = 'history' | 'session' | 'attachment' | 'content' | 'turn' | 'exec' | 'workspace';
 type SessionMethods = {
@@ -50,6 +53,7 @@ export interface SessionHandlersOptions {
   readonly historyCuts: Pick<HistoryCuts, 'cut'>;
   readonly attachments: Pick<Attachments, 'receive'>;
   readonly turns: Turns;
+  readonly turnPaths: Pick<TurnPaths, 'get'>;
   readonly ids: Ids;
 }
 
@@ -59,7 +63,7 @@ export function sessionHandlers<P extends Client>(
 ): Handlers<SessionMethods, P> {
   const { service, events, output, contents, attachments: files, turns, ids } = options;
   const { checkpoints, historyCuts } = options;
-  const { queue, changes, execs, turnSnapshots } = options;
+  const { queue, changes, execs, turnPaths, turnSnapshots } = options;
   const subscriptions = new Map<string, { readonly client: P; readonly subscription: EventSubscription }>();
 
   return {
@@ -170,6 +174,15 @@ export function sessionHandlers<P extends Client>(
       turn: service.editTurn({ turn, opId, attachments, input: inputBytes({ input, prompt }, bytes) }),
     }),
     'turn/show': ({ turn }) => ({ turn: queue.view(queue.get(turn)) }),
+    'turn/changes': async ({ turn }, { signal }) => {
+      const until = performance.now() + PENDING_CHANGES_MS;
+      const isPending = (): boolean => queue.get(turn).changes?.state === 'pending';
+      for (let left: number = PENDING_CHANGES_MS; left > 0 && !signal.aborted && isPending();) {
+        await changes.wait(turn, left, signal);
+        left = until - performance.now();
+      }
+      return { changes: queue.get(turn).changes, ...turnPaths.get(turn) };
+    },
     'turn/list': ({ session, limit }) => ({
       turns: turns
         .listBySession(service.find(session).id, limit ?? 100)

@@ -26,6 +26,7 @@ import { moves } from './025-moves.ts';
 import { setupTemplates } from './026-setup-templates.ts';
 import { sessionOrigins } from './027-session-origins.ts';
 import { historyCheckpoints } from './028-history-checkpoints.ts';
+import { turnChanges } from './029-turn-changes.ts';
 
 /** One version of the schema. `sql` and the new version number are one transaction. `sql` may call `sha256(blob)`. */
 export interface Migration {
@@ -63,4 +64,5 @@ export const MIGRATIONS: readonly Migration[] = [
   setupTemplates,
   sessionOrigins,
   historyCheckpoints,
+  turnChanges,
 ];

@@ -70,7 +70,7 @@ describe('the command line creates, compares and restores snapshots', () => {
     return seen;
   }
 
-  test('a snapshot shows the prompt of the turn after it', async () => {
+  test('a snapshot shows the prompt of the turn before it', async () => {
     await made('shell', 'named');
     await prompt('named', 'echo first > one');
     await prompt('named', 'echo second > two\n# and\tmore');
@@ -78,8 +78,9 @@ describe('the command line creates, compares and restores snapshots', () => {
     const { snapshots } = await list('named');
     expect(snapshots.map(({ reason, turn }) => [reason, turn?.prompt])).toEqual([
       ['manual', undefined],
-      ['before-turn', 'echo second > two # and more'],
-      ['before-turn', 'echo first > one'],
+      ['after-turn', 'echo second > two # and more'],
+      ['after-turn', 'echo first > one'],
+      ['start', undefined],
     ]);
     const shown = await home.runOk(['snapshot', 'list', 'named']);
     expect(shown).toMatch(/ PROMPT$/m);
@@ -136,17 +137,23 @@ describe('the command line creates, compares and restores snapshots', () => {
     await prompt(name, 'cat f');
     await prompt(name, 'cat f');
     await prompt(name, 'echo 2 > f');
-    const { snapshots, usage } = await list(name);
+    // The last one is created in the background.
+    await expect.poll(async () => (await list(name)).usage.snapshots, { timeout: 20_000 }).toBe(3);
+    const { snapshots } = await list(name);
     expect(snapshots.map(({ reason, files }) => [reason, files])).toEqual([
-      ['before-turn', 1],
-      ['before-turn', 0],
+      ['after-turn', 1],
+      ['after-turn', 1],
+      ['start', 0],
     ]);
-    expect(usage).toMatchObject({ snapshots: 2 });
-    // A person's is theirs from now on, and has the turns since.
+    // One that a person asks for is theirs from now on.
     const mine = await take(name);
-    expect(mine.created).toBe(true);
-    expect(await take(name)).toMatchObject({ id: mine.id, created: false });
-    await home.runOk(['snapshot', 'restore', name, snapshots[0]?.id ?? '']);
+    expect(mine).toMatchObject({ id: snapshots[0]?.id, created: false });
+    expect((await list(name)).snapshots[0]).toMatchObject({ id: mine.id, reason: 'manual' });
+    // It has the turns since.
+    await prompt(name, 'cat f');
+    const later = await take(name);
+    expect(later.created).toBe(true);
+    await home.runOk(['snapshot', 'restore', name, snapshots[1]?.id ?? '']);
     expect(await readFile(inside(session, 'f'), 'utf8')).toBe('1\n');
   });
 
@@ -162,9 +169,11 @@ describe('the command line creates, compares and restores snapshots', () => {
     expect(snapshots.map(({ reason }) => reason)).toEqual([
       'before-turn',
       'before-restore',
-      'before-reset',
-      'before-turn',
+      'after-turn',
+      'start',
     ]);
+    // The undo of the reset is the snapshot after the turn: nothing had changed since.
+    expect(snapshots[2]?.id).toBe(reset.undo);
   });
 
   test('a restore is refused while something is active; --cancel ends it first', async () => {
@@ -218,7 +227,8 @@ describe('the command line creates, compares and restores snapshots', () => {
     await home.runOk(['session', 'delete', 'gone', '--force']);
     expect(await readdir(join(home.path, 'workspaces'))).not.toContain(session);
     const [last] = (await list(session)).snapshots;
-    expect(last).toMatchObject({ reason: 'before-delete', files: 1 });
+    // That of the deletion, or the one after the turn if that was complete.
+    expect(last).toMatchObject({ files: 1 });
     expect((await home.run(['snapshot', 'restore', session, last?.id ?? ''])).stderr).toMatch(
       /it was deleted/,
     );

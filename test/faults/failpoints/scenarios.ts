@@ -26,6 +26,7 @@ import {
   restoreScenario,
   scanScenario,
   snapshotScenario,
+  turnChangesScenario,
 } from './snapshots.ts';
 import type { Scenario } from './fixture.ts';
 import { terminalEndScenario, terminalOpenScenario } from './terminals.ts';
@@ -108,6 +109,8 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'snapshot.after-scan': snapshotScenario,
   'snapshot.after-publish': snapshotScenario,
   'snapshot.after-row': snapshotScenario,
+  'changes.after-snapshot': turnChangesScenario,
+  'changes.before-store': turnChangesScenario,
   'scans.before-seal': scanScenario,
   'freeze.after-intent': freezeScenario,
   'freeze.after-pause': freezeScenario,
@@ -163,6 +166,7 @@ const PARTS: Record<Operation, ScenarioGroup> = {
   spare: 'workspaces',
   gc: 'workspaces',
   snapshot: 'snapshots',
+  changes: 'snapshots',
   scans: 'snapshots',
   freeze: 'snapshots',
   restore: 'snapshots',

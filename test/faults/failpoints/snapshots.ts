@@ -60,6 +60,29 @@ export async function snapshotScenario(point: FailpointName): Promise<void> {
   }
 }
 
+/** Dies between the end of a turn and the time when what it changed is stored. */
+export async function turnChangesScenario(point: FailpointName): Promise<void> {
+  const at = await sharedHome();
+  const id = await sharedRunningSession(at, 'shell');
+  await runTurn(at, id, TREE);
+  const request = { session: id, prompt: 'printf "2\n3\n" > a/one; rm a/b/two', opId: uniqueName('op-turn') };
+  const { died } = await startWithFailpoint(at, point);
+  // It dies later than it answers.
+  await at.call('turn/start', request);
+  await died();
+  await startNextSupervisor(at);
+  const { turn } = await retryRequest(at, 'turn/start', request);
+  expect(await waitForTurn(at, turn.turnId)).toMatchObject({ status: 'succeeded' });
+  const { changes, paths } = await at.call('turn/changes', { turn: turn.turnId });
+  expect(changes).toMatchObject({ state: 'known', failure: null, totals: { deleted: 1 } });
+  expect(paths.find(({ path }) => path === '/workspace/a/b/two')).toMatchObject({
+    kind: 'deleted',
+    lines: { removed: 1 },
+  });
+  await expectSettled(at);
+  await expectWholeHistory(at, id);
+}
+
 export async function scanScenario(point: FailpointName): Promise<void> {
   const at = await sharedHome();
   for (const profile of variants(point, ['shell', 'volume'])) {

@@ -12,7 +12,7 @@ import { Contents } from '../../../supervisor/history/contents.ts';
 import { CheckTrees } from '../../../supervisor/reviews/check-trees.ts';
 import { ReviewTrees } from '../../../supervisor/reviews/review-trees.ts';
 import { Reviews } from '../../../supervisor/reviews/reviews.ts';
-import { TextComparison } from '../../../supervisor/reviews/text-comparison.ts';
+import { TextComparison } from '../../../supervisor/snapshots/patch/text-comparison.ts';
 import { SnapshotFiles } from '../../../supervisor/snapshots/files/snapshot-files.ts';
 import type { SnapshotRow } from '../../../supervisor/store/snapshots.ts';
 import type { ExecListener } from '../../../supervisor/terminals/execs.ts';

@@ -20,6 +20,7 @@ const COMMANDS: readonly (readonly [command: string, operands: string, ...option
   ['permission answer', '<permission> <answer>'],
   ['exec', '<session> <command...>', '-t'],
   ['turn show', '<turn>'],
+  ['turn changes', '<turn>'],
   ['turn edit', '<turn> <prompt>'],
   ['turn cancel', '<turn>'],
   ['turn wait', '<turn>'],

@@ -30,7 +30,7 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     [['session', 'resume', 'a', '--from', 'snapshot:x'], /^error invalid_params: x is not a snapshot id/],
     [['snapshot', 'show', 'turn-1'], /^error invalid_params: turn-1 is not a snapshot id/],
     [['snapshot', 'update', 'snp-aaaaaaaaaaaaaaaa'], /no change was given/],
-    [['snapshot', 'list', 'a', '--reason', 'fun'], /--reason.*Allowed values: manual, before-turn/],
+    [['snapshot', 'list', 'a', '--reason', 'fun'], /--reason.*Allowed values: manual, start, before-turn/],
     [['turn', 'wait', 'turn-1'], /^error invalid_params: turn-1 is not a turn id/],
     [['completion', 'tcsh'], /bash, zsh, fish/],
   ])('%j', async (argv, said) => {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import type { SnapshotReason } from '../../../protocol/snapshot-reasons.ts';
 import type { Session } from '../../../protocol/entities.ts';
 import { homeSessions, needOf } from '../../../extension/home/home-sessions.ts';
 import { questionOf } from '../../../extension/home/questions.ts';
@@ -89,12 +90,14 @@ describe('the last words of a session', () => {
   });
 
   test('count the files of a snapshot that was taken since, and not of the one before the turn', () => {
-    const snapshot = (id: number, reason: 'before-turn' | 'before-review', changedFiles: number) =>
+    const snapshot = (id: number, reason: SnapshotReason, changedFiles: number) =>
       item(id, 'mark', {
         ...{ mark: 'snapshot', snapshotId: 'snp-aaaaaaaaaaaaaaaa', label: null },
         ...{ reason, changedFiles },
       } as never);
-    expect(lastMessage([prompt(1, 'go'), snapshot(2, 'before-turn', 7)]).changedFiles).toBeNull();
+    for (const reason of ['start', 'after-setup', 'before-turn'] as const)
+      expect(lastMessage([prompt(1, 'go'), snapshot(2, reason, 7)]).changedFiles).toBeNull();
+    expect(lastMessage([prompt(1, 'go'), snapshot(2, 'after-turn', 3)]).changedFiles).toBe(3);
     expect(
       lastMessage([prompt(1, 'go'), snapshot(2, 'before-turn', 7), snapshot(3, 'before-review', 2)])
         .changedFiles,

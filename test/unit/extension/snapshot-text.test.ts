@@ -21,10 +21,10 @@ describe('the title of a snapshot', () => {
 
   test('is its label, or the reason why it was created', () => {
     expect(title({ label: 'works', turn: turn('x') })).toBe('works · 11:42');
-    expect(title({ reason: 'manual' })).toBe('Snapshot · 11:42');
-    expect(title({ reason: 'before-restore' })).toBe('Before restore · 11:42');
-    expect(title({ reason: 'before-reset' })).toBe('Before reset · 11:42');
-    expect(title({ reason: 'before-delete' })).toBe('Before deletion · 11:42');
+    expect(title({ reason: 'manual' })).toBe('Created by a person · 11:42');
+    expect(title({ reason: 'before-restore' })).toBe('Before a restore · 11:42');
+    expect(title({ reason: 'before-reset' })).toBe('Before a reset · 11:42');
+    expect(title({ reason: 'before-delete' })).toBe('Before the deletion · 11:42');
   });
 
   test('has the date if that is not today', () => {

@@ -26,6 +26,7 @@ const READING: readonly MethodName[] = [
   'memory/history',
   'turn/show',
   'turn/list',
+  'turn/changes',
   'turn/wait',
   'turn/output',
   'terminal/list',

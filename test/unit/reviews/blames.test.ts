@@ -10,7 +10,7 @@ import {
 } from '../../../supervisor/reviews/blame/intervals.ts';
 import { SPANS } from '../../../supervisor/reviews/blame/session-states.ts';
 import { ReviewTrees } from '../../../supervisor/reviews/review-trees.ts';
-import { TextComparison } from '../../../supervisor/reviews/text-comparison.ts';
+import { TextComparison } from '../../../supervisor/snapshots/patch/text-comparison.ts';
 import { WorkspaceBases } from '../../../supervisor/store/workspace-bases.ts';
 import { SESSION, snapshotFixture } from '../../fixtures/snapshots/snapshot-fixture.ts';
 import type { SmallTree } from '../../fixtures/snapshots/small-tree.ts';

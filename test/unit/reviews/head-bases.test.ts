@@ -7,7 +7,7 @@ import { HeadBases } from '../../../supervisor/reviews/head-bases.ts';
 import { ReviewTrees } from '../../../supervisor/reviews/review-trees.ts';
 import { ReviewReader } from '../../../supervisor/reviews/review-reader.ts';
 import { Reviews } from '../../../supervisor/reviews/reviews.ts';
-import { TextComparison } from '../../../supervisor/reviews/text-comparison.ts';
+import { TextComparison } from '../../../supervisor/snapshots/patch/text-comparison.ts';
 import { SnapshotFiles } from '../../../supervisor/snapshots/files/snapshot-files.ts';
 import { parseHash } from '../../../snapshot-format/objects.ts';
 import { rejectedError } from '../../fixtures/store/temporary-home.ts';

@@ -7,7 +7,7 @@ import { commentsPrompt } from '../../../supervisor/reviews/comments-prompt.ts';
 import { ReviewComments } from '../../../supervisor/reviews/review-comments.ts';
 import { ReviewTrees } from '../../../supervisor/reviews/review-trees.ts';
 import { Reviews } from '../../../supervisor/reviews/reviews.ts';
-import { TextComparison } from '../../../supervisor/reviews/text-comparison.ts';
+import { TextComparison } from '../../../supervisor/snapshots/patch/text-comparison.ts';
 import { ReviewCommentRows } from '../../../supervisor/store/review-comments.ts';
 import { rejectedError } from '../../fixtures/store/temporary-home.ts';
 import { NO_HEADS, snapshotFixture } from '../../fixtures/snapshots/snapshot-fixture.ts';

@@ -1,9 +1,9 @@
-import { readContent } from '../../snapshot-format/content.ts';
-import type { FileEntry } from '../../snapshot-format/entries.ts';
-import type { ObjectReader } from '../../snapshot-format/objects.ts';
-import { KeyedMutex } from '../base/keyed-mutex.ts';
-import { type LineChange, lineChanges } from '../snapshots/patch/line-changes.ts';
-import { LineThread } from '../snapshots/patch/line-thread.ts';
+import { readContent } from '../../../snapshot-format/content.ts';
+import type { FileEntry } from '../../../snapshot-format/entries.ts';
+import type { ObjectReader } from '../../../snapshot-format/objects.ts';
+import { KeyedMutex } from '../../base/keyed-mutex.ts';
+import { type LineChange, lineChanges } from './line-changes.ts';
+import { LineThread } from './line-thread.ts';
 
 /** Comparing shorter texts takes less time than asking another thread. */
 const IN_PLACE = { bytes: 32 * 1024, ms: 20, edits: 500 } as const;
