@@ -40,7 +40,7 @@ function runVitest(args) {
 
 await ensureDependencies();
 const changed = changedFiles();
-const suites = affectedSuites(changed);
+const suites = affectedSuites(changed, git('ls-files', 'test/**/*.test.ts'));
 const isProcessTest = (/** @type {string} */ path) => path.startsWith('test/processes/');
 const engineSuites = suites.filter((path) => !isProcessTest(path));
 // Tests that start what was changed as a program are run as if they had changed themselves.

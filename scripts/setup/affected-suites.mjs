@@ -10,30 +10,68 @@ export const AFFECTED = {
   'examples/': ['test/docker/examples.test.ts'],
   'examples/programs/': ['test/docker/programs.test.ts'],
   'extension/': ['test/processes/extension', 'test/editor', 'test/e2e'],
+  'extension/artifacts/': [
+    'test/processes/extension',
+    'test/editor/artifacts.test.ts',
+    'test/e2e/artifacts.test.ts',
+  ],
+  'extension/connection/': [
+    'test/processes/extension',
+    'test/editor/hosts.test.ts',
+    'test/editor/session-folder.test.ts',
+    'test/e2e/come-back.test.ts',
+    'test/e2e/engine-gone.test.ts',
+    'test/e2e/remote-host.test.ts',
+  ],
   'extension/files/': [
     'test/processes/extension',
     'test/editor',
     'test/e2e/conflicts.test.ts',
     'test/e2e/agent-and-editor.test.ts',
     'test/e2e/hostile-window.test.ts',
+    'test/e2e/more-folders.test.ts',
+    'test/e2e/opened-files.test.ts',
   ],
-  'extension/hosts/': ['test/processes/extension', 'test/editor/hosts.test.ts'],
-  'hosts/': ['test/processes/hosts', 'test/docker/hosts.test.ts', 'test/editor/hosts.test.ts'],
+  'extension/hosts/': [
+    'test/processes/extension',
+    'test/editor/hosts.test.ts',
+    'test/editor/host-paths.test.ts',
+    'test/e2e/host-menus.test.ts',
+    'test/e2e/remote-host.test.ts',
+  ],
+  'hosts/': [
+    'test/processes/hosts',
+    'test/docker/hosts.test.ts',
+    'test/docker/host-cuts.test.ts',
+    'test/docker/host-flow.test.ts',
+    'test/docker/host-keys.test.ts',
+    'test/docker/moves.test.ts',
+    'test/editor/hosts.test.ts',
+    'test/e2e/remote-host.test.ts',
+  ],
   'extension/images/': ['test/processes/extension', 'test/e2e/lone-package.test.ts'],
   'extension/page/': [
     'test/processes/extension',
-    'test/editor/session-page/session-page.test.ts',
+    'test/editor/session-page',
+    'test/e2e/manifest.test.ts',
     'test/e2e/session-page.test.ts',
+    'test/e2e/session-page-snapshots.test.ts',
   ],
-  'extension/home/': ['test/processes/extension', 'test/e2e/home-page.test.ts'],
-  'webview/home': ['test/editor/home-page/home-page.test.ts', 'test/e2e/home-page.test.ts'],
+  'extension/home/': ['test/processes/extension', 'test/editor/home-page', 'test/e2e/home-page.test.ts'],
+  'extension/setups/': ['test/processes/extension', 'test/e2e/setup.test.ts'],
+  'webview/home': ['test/editor/home-page', 'test/e2e/home-page.test.ts'],
   'webview/': [
-    'test/editor/session-page/session-page.test.ts',
-    'test/editor/home-page/home-page.test.ts',
+    'test/editor/session-page',
+    'test/editor/home-page',
     'test/e2e/session-page.test.ts',
+    'test/e2e/session-page-snapshots.test.ts',
   ],
   'extension/handoff/': ['test/processes/extension', 'test/e2e/review.test.ts'],
-  'extension/review/': ['test/processes/extension', 'test/e2e/review.test.ts'],
+  'extension/review/': [
+    'test/processes/extension',
+    'test/e2e/review.test.ts',
+    'test/e2e/review-gutter.test.ts',
+  ],
   'extension/search/': [
     'test/processes/extension',
     'test/e2e/find-and-allow.test.ts',
@@ -52,12 +90,22 @@ export const AFFECTED = {
     'test/e2e/terminals.test.ts',
     'test/e2e/session-window.test.ts',
   ],
+  'handoff/': ['test/processes/handoff', 'test/docker/handoff.test.ts', 'test/e2e/review.test.ts'],
   'images/': [
     'test/docker/images.test.ts',
     'test/docker/first-start.test.ts',
     'test/docker/examples.test.ts',
   ],
   'package.json': ['test/docker/first-start.test.ts', 'test/e2e/lone-package.test.ts'],
+  'project/': [
+    'test/processes/cli',
+    'test/docker/agent-config.test.ts',
+    'test/docker/examples.test.ts',
+    'test/docker/seed.test.ts',
+    'test/docker/setup',
+    'test/faults/deploy-upload.test.ts',
+    'test/e2e/remembered-configuration.test.ts',
+  ],
   'protocol/': [
     'test/processes/protocol',
     'test/attacks/protocol',
@@ -123,10 +171,58 @@ export const AFFECTED = {
     'test/docker/mission/sessions.test.ts',
     'test/faults/failpoints',
   ],
+  'supervisor/bundles/': [
+    'test/docker/moves.test.ts',
+    'test/docker/event-texts.test.ts',
+    'test/faults/moves.test.ts',
+    'test/faults/failpoints',
+  ],
+  'supervisor/checks/': [
+    'test/docker/mission',
+    'test/docker/review.test.ts',
+    'test/editor/terminals.test.ts',
+  ],
+  'supervisor/conversation/': [
+    'test/docker/agents.test.ts',
+    'test/docker/attachments.test.ts',
+    'test/docker/cli.test.ts',
+    'test/docker/mission',
+    'test/e2e/session-page.test.ts',
+    'test/faults/failpoints',
+  ],
   'supervisor/daemon/': [
     'test/docker/daemon',
     'test/docker/mission',
     'test/faults/homes.test.ts',
+    'test/faults/failpoints',
+  ],
+  'supervisor/handoff/': ['test/docker/handoff.test.ts', 'test/e2e/review.test.ts', 'test/faults/failpoints'],
+  'supervisor/history/': [
+    'test/docker/artifacts.test.ts',
+    'test/docker/attachments.test.ts',
+    'test/docker/cli.test.ts',
+    'test/docker/event-texts.test.ts',
+    'test/docker/history-cut.test.ts',
+    'test/docker/mission',
+    'test/faults/failpoints',
+  ],
+  'supervisor/manifests/': [
+    'test/docker/manifest.test.ts',
+    'test/docker/mission',
+    'test/e2e/manifest.test.ts',
+    'test/faults/failpoints',
+  ],
+  'supervisor/moves/': [
+    'test/docker/moves.test.ts',
+    'test/docker/host-cuts.test.ts',
+    'test/faults/moves.test.ts',
+    'test/faults/failpoints',
+  ],
+  'supervisor/rpc/': [
+    'test/attacks/protocol',
+    'test/docker/cli.test.ts',
+    'test/docker/daemon',
+    'test/docker/mission',
     'test/faults/failpoints',
   ],
   'supervisor/setup/': ['test/docker/setup', 'test/attacks/setup', 'test/faults/failpoints'],
@@ -134,18 +230,25 @@ export const AFFECTED = {
   'supervisor/secrets/': ['test/attacks/credentials'],
   'supervisor/engine/': [
     'test/docker/engine.test.ts',
+    'test/docker/engine-builds.test.ts',
     'test/docker/engine-exec.test.ts',
     'test/docker/engine-faults.test.ts',
     'test/docker/engine-images.test.ts',
     'test/faults/engine.test.ts',
   ],
   'supervisor/profiles/': [
+    'test/docker/agent-config.test.ts',
     'test/docker/seed.test.ts',
     'test/docker/examples.test.ts',
+    'test/faults/deploy-upload.test.ts',
     'test/faults/bad-input.test.ts',
     'test/faults/undeploy.test.ts',
   ],
-  'supervisor/reviews/': ['test/docker/review.test.ts', 'test/faults/failpoints/snapshots.test.ts'],
+  'supervisor/reviews/': [
+    'test/attacks/reviews',
+    'test/docker/review.test.ts',
+    'test/faults/failpoints/snapshots.test.ts',
+  ],
   'supervisor/sandboxes/': [
     'test/docker/mission',
     'test/faults/deaths.test.ts',
@@ -160,6 +263,7 @@ export const AFFECTED = {
     'test/faults/failpoints/snapshots.test.ts',
   ],
   'supervisor/terminals/': ['test/docker/terminals', 'test/attacks/terminals'],
+  'supervisor/tools/': ['test/docker/agents.test.ts', 'test/docker/mission', 'test/faults/failpoints'],
   'supervisor/turns/': [
     'test/docker/mission/sessions.test.ts',
     'test/docker/cli.test.ts',
@@ -182,10 +286,23 @@ export const AFFECTED = {
 /** Tests outside the unit and the processes tier: no graph of imports is asked about them. */
 const ENGINE_TIERS = ['attacks', 'docker', 'e2e', 'editor', 'faults'];
 
-/** @param {readonly string[]} changed paths below the root @returns {string[]} test files and folders, each once, none inside another */
-export function affectedSuites(changed) {
+/**
+ * @param {readonly string[]} changed paths below the root
+ * @param {readonly string[]} [tests] all test files: one that no row names may be broken by any change of a program
+ * @returns {string[]} test files and folders, each once, none inside another
+ */
+export function affectedSuites(changed, tests = []) {
   const suites = new Set(changed.flatMap(suitesOf));
+  if (changed.some((path) => !path.startsWith('test/') && suitesOf(path).length > 0))
+    for (const path of tests.filter(isUnnamed)) suites.add(path);
   return [...suites].filter((one) => ![...suites].some((other) => one.startsWith(`${other}/`))).sort();
+}
+
+/** @param {string} path of a test file */
+function isUnnamed(path) {
+  const rows = Object.entries(AFFECTED).flatMap(([changed, row]) => (changed.startsWith('test/') ? [] : row));
+  const isEngineTest = ENGINE_TIERS.some((tier) => path.startsWith(`test/${tier}/`));
+  return isEngineTest && !rows.some((row) => path === row || path.startsWith(`${row}/`));
 }
 
 /** @param {string} path @returns {readonly string[]} */

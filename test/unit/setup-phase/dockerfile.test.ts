@@ -9,6 +9,7 @@ import { wantedPaths } from '../../../supervisor/setup/dockerfile/context.ts';
 import { parseDockerfile, type ParseOptions } from '../../../supervisor/setup/dockerfile/parse.ts';
 import { renderDockerfile } from '../../../supervisor/setup/dockerfile/render.ts';
 import type { ImageFacts } from '../../../supervisor/engine/port.ts';
+import { soakCount } from '../../setup/run-length.ts';
 
 const parse = (text: string, options?: ParseOptions) => parseDockerfile(Buffer.from(text), options);
 /** What the engine gets. */
@@ -115,7 +116,7 @@ describe('lines', () => {
     let seed = 42;
     const next = (): number => (seed = (seed * 1_103_515_245 + 12_345) % 2 ** 31);
     let accepted = 0;
-    for (let round = 0; round < 5000; round += 1) {
+    for (let round = 0; round < soakCount(2000, 100_000); round += 1) {
       const text = `FROM base\nRUN begin\n${Array.from({ length: next() % 12 }, () => pieces[next() % pieces.length]).join('')}`;
       if (refusal(text) !== 'accepted') continue;
       accepted += 1;

@@ -10,12 +10,24 @@ test('every path of the table exists', () => {
   expect(paths.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
 });
 
-test.each(['cli', 'extension', 'images', 'protocol', 'scripts', 'sidecar', 'snapshot-format', 'supervisor'])(
-  'a change anywhere in %s affects some suite',
-  (module) => {
-    expect(affectedSuites([`${module}/new/file.ts`])).not.toEqual([]);
-  },
-);
+test.each([
+  ...['cli', 'egress-proxy', 'extension', 'handoff', 'hosts', 'images', 'project', 'protocol', 'scripts'],
+  ...['sidecar', 'snapshot-format', 'supervisor', 'webview'],
+])('a change anywhere in %s affects some suite', (module) => {
+  expect(affectedSuites([`${module}/new/file.ts`])).not.toEqual([]);
+});
+
+test('a suite that no row names is affected by any change of a program', () => {
+  const tests = ['test/docker/brand-new.test.ts', 'test/docker/seed.test.ts', 'test/unit/new/thing.test.ts'];
+  expect(affectedSuites(['sidecar/search/ripgrep.ts'], tests)).toEqual([
+    'test/docker/brand-new.test.ts',
+    'test/docker/search.test.ts',
+    'test/docker/watch.test.ts',
+  ]);
+  expect(affectedSuites(['docs/cli.md', 'test/attacks/files/attacker.py'], tests)).toEqual([
+    'test/attacks/files',
+  ]);
+});
 
 test('the longest prefix counts, and no suite is named twice', () => {
   expect(affectedSuites(['sidecar/search/ripgrep.ts'])).toEqual([

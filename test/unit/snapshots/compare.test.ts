@@ -187,7 +187,7 @@ describe('comparing two trees', () => {
     const objects = new StoredObjects();
     const [before, after] = [explode(objects, 'one', 40), explode(objects, 'two', 40)];
     const controller = new AbortController();
-    const timer = setTimeout(() => controller.abort(new Error('enough')), 300);
+    const timer = setTimeout(() => controller.abort(new Error('enough')), 50);
     const comparing = Comparison.create(objects, { before, after, path: [], signal: controller.signal });
     await expect(comparing).rejects.toThrow('enough');
     clearTimeout(timer);
