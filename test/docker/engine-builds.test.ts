@@ -11,6 +11,7 @@ import { shellProject, writeProject } from '../setup/profiles.ts';
 import { TestHome } from '../setup/test-home.ts';
 
 const MIB = 2 ** 20;
+const BUILD_TAG = 'holdfast-test-builder';
 const docker = new Docker();
 
 /** Builds steps on the agent image, of which each writes a file and removes that of the one before it. */
@@ -61,6 +62,31 @@ test('the steps of a build may write so much together, whatever later ones remov
     code: 'setup_failed',
     message: 'The setup wrote too much',
   });
+});
+
+test('the classic builder takes no filter of system calls of ours and no capabilities from a step, as docs/setup.md says', async () => {
+  const buildWith = async (options: object): Promise<string> => {
+    const context = pack();
+    const steps = `FROM ${__AGENT_IMAGE__}\nUSER root\nRUN grep -E "CapEff|Seccomp:" /proc/self/status\n`;
+    context.entry({ name: 'Dockerfile' }, steps);
+    context.finalize();
+    const tag = `${BUILD_TAG}:${String(process.pid)}`;
+    const output = await docker.buildImage(Readable.from([await buffer(context)]), {
+      ...{ t: tag, version: '1', nocache: true, rm: true, networkmode: 'none' },
+      ...options,
+    });
+    const said = (await buffer(output)).toString();
+    await docker.getImage(tag).remove();
+    return said;
+  };
+  for (const securityopt of ['["seccomp=unconfined"]', '["no-new-privileges"]'])
+    await expect(buildWith({ securityopt })).rejects.toThrow('does not support setting security options');
+  const usual = await buildWith({});
+  expect(usual).toMatch(/CapEff:\\t0*[1-9a-f]/);
+  // The engine's own filter.
+  expect(usual).toMatch(/Seccomp:\\t2/);
+  const effective = (said: string): string | undefined => /CapEff:\\t([0-9a-f]+)/.exec(said)?.[1];
+  expect(effective(await buildWith({ capdrop: '["ALL"]' }))).toBe(effective(usual));
 });
 
 test('an engine without the classic builder answers not_supported, and what to do', async () => {
