@@ -319,7 +319,7 @@ export class ReviewDecisions {
     operation: Operation,
     result: Result,
   ): Promise<void> {
-    const { workspace, writeLock, operations, database, rows } = this.#options;
+    const { workspace, writeLock, operations, database, rows, events } = this.#options;
     const { row, decisions } = open;
     let done = 0;
     try {
@@ -333,9 +333,18 @@ export class ReviewDecisions {
     } catch (error) {
       const failure = HoldfastError.from(error);
       const left = changes.slice(done);
+      // What others saw meanwhile is not so: they get another revision, and the history says what was taken back.
+      const revision = (rows.get(row.id)?.revision ?? row.revision) + 1;
       database.transaction(() => {
         for (const { unit, from } of left) rows.decide(row.id, unit.key, unit.id, from);
-        rows.update(row.id, { acceptedRoot: null });
+        rows.update(row.id, { acceptedRoot: null, revision });
+        const data = { reviewId: row.id, verdict: result.verdict, count: left.length, revision };
+        const paths = left.slice(0, MAX_EVENT_PATHS).map(({ unit }) => unit.key);
+        events.append(row.sessionId, [
+          operation.kind === DECIDE
+            ? { type: 'review.undone', data }
+            : { type: 'review.decided', data: { ...data, paths } },
+        ]);
         operations.fail(operation, failure);
       });
       for (const { unit, from } of left) setOrDelete(decisions, unit.key, from);

@@ -252,6 +252,26 @@ describe('rejecting', () => {
     expect((await at.reviews().show(at.session())).counts).toMatchObject({ toReview: 3, rejected: 0 });
   });
 
+  test('what could not be written is to review again, at another revision, and the history says so', async () => {
+    const at = reviewFixture();
+    at.sidecar.tree = BEFORE;
+    await at.take();
+    await at.open(AFTER);
+    at.workspace.fullAt = '/workspace/made';
+    await expect(at.decide('reject', 'gone', 'made')).rejects.toMatchObject({ code: 'no_space' });
+    expect(await at.states()).toEqual({ a: 'to-review', gone: 'rejected', made: 'to-review' });
+    const { revision } = await at.reviews().show(at.session());
+    expect(at.told('review.decided')).toMatchObject([{ count: 2, revision: revision - 1 }]);
+    expect(at.told('review.undone')).toMatchObject([{ verdict: 'reject', count: 1, revision }]);
+
+    // The same where an undo cannot be written.
+    at.workspace.fullAt = '/workspace/gone';
+    await expect(at.decisions().undo(at.session(), undefined)).rejects.toMatchObject({ code: 'no_space' });
+    expect(await at.states()).toEqual({ a: 'to-review', gone: 'rejected', made: 'to-review' });
+    expect((await at.reviews().show(at.session())).revision).toBe(revision + 2);
+    expect(at.told('review.decided').at(-1)).toMatchObject({ verdict: 'reject', revision: revision + 2 });
+  });
+
   test('a supervisor that died while it wrote: the next one continues, once', async () => {
     const at = reviewFixture();
     at.sidecar.tree = BEFORE;
