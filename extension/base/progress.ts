@@ -27,20 +27,30 @@ export async function notifyProgress<T>(
   }
 }
 
-/** Runs something that a person can cancel, and shows how far it is. `signal` aborts with `cancelled`. */
+/** Runs something that a person can cancel, and shows how far it is. `signal` aborts with `cancelled`, and says that. */
 export async function withProgress<T>(
   title: string,
   act: (report: Report, signal: AbortSignal) => Promise<T>,
+  onCancel = 'It was cancelled',
 ): Promise<T> {
   return await notifyProgress({ title, cancellable: true }, async (progress, token) => {
-    const controller = new AbortController();
-    const listener = token.onCancellationRequested(() =>
-      controller.abort(new HoldfastError('cancelled', 'It was cancelled')),
-    );
+    const { signal, dispose } = signalOf(token, onCancel);
     try {
-      return await act((message) => progress.report({ message }), controller.signal);
+      return await act((message) => progress.report({ message }), signal);
     } finally {
-      listener.dispose();
+      dispose();
     }
   });
+}
+
+/** A signal that aborts with `cancelled` when the token does, until it is disposed. */
+export function signalOf(
+  token: CancellationToken | undefined,
+  onCancel = 'It was cancelled',
+): { readonly signal: AbortSignal; readonly dispose: () => void } {
+  const controller = new AbortController();
+  const abort = (): void => controller.abort(new HoldfastError('cancelled', onCancel));
+  if (token?.isCancellationRequested === true) abort();
+  const listener = token?.onCancellationRequested(abort);
+  return { signal: controller.signal, dispose: () => void listener?.dispose() };
 }

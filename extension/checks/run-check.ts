@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { CancellationToken } from 'vscode';
 import type { CheckResult, CheckSubject } from '../../protocol/checks.ts';
+import { signalOf } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { Connection } from '../connection/connection.ts';
 
@@ -33,14 +34,12 @@ export async function runCheck(
   const stop = peer.onNotification('check/output', (params, bytes) => {
     if (params.output === output) run.onOutput(decoders[params.stream].decode(bytes, { stream: true }));
   });
-  const cancelled = new AbortController();
-  const listener = token.onCancellationRequested(() => cancelled.abort());
-  if (token.isCancellationRequested) cancelled.abort();
+  const { signal, dispose } = signalOf(token);
   try {
     const { check, cached } = await peer.call(
       'check/run',
       { session, name, of, again, output },
-      { signal: cancelled.signal, onProgress: ({ stage }) => run.onProgress(sanitize(stage)) },
+      { signal, onProgress: ({ stage }) => run.onProgress(sanitize(stage)) },
     );
     if (cached) {
       const { bytes, release } = await peer.callWithBytes('content/read', {
@@ -51,7 +50,7 @@ export async function runCheck(
     }
     return { ...check, cached };
   } finally {
-    void listener.dispose();
+    dispose();
     stop();
   }
 }

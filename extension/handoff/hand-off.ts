@@ -12,7 +12,7 @@ import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { HANDOFF_TARGETS, type HandoffTarget } from '../../protocol/handoff.ts';
 import { formatCount } from '../base/format.ts';
-import { notifyProgress } from '../base/progress.ts';
+import { withProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { Connection } from '../connection/connection.ts';
 import { choosePlace, chooseReleased } from './choices.ts';
@@ -82,8 +82,8 @@ async function plan(
   title: string,
   options: Omit<PlanOptions, 'signal' | 'onProgress'>,
 ): Promise<HandoffPlan> {
-  return await withCancel(title, (signal, onProgress) =>
-    planHandoff(connection, { ...options, signal, onProgress }),
+  return await withProgress(title, (report, signal) =>
+    planHandoff(connection, { ...options, signal, onProgress: (stage) => report(sanitize(stage)) }),
   );
 }
 
@@ -99,7 +99,7 @@ async function apply(
   },
 ): Promise<HandoffResult> {
   const { to, repository, message, folder } = options;
-  return await withCancel(title, (signal, onProgress) =>
+  return await withProgress(title, (report, signal) =>
     applyHandoff(connection, planned, {
       to,
       repository: repository === null ? null : { ...repository, git: gitIn(repository.git.folder, signal) },
@@ -107,25 +107,10 @@ async function apply(
       message: message ?? undefined,
       folder: folder ?? undefined,
       signal,
-      onProgress,
+      onProgress: (stage) => report(sanitize(stage)),
       now: () => Date.now(),
     }),
   );
-}
-
-async function withCancel<T>(
-  title: string,
-  work: (signal: AbortSignal, onProgress: (stage: string) => void) => Promise<T>,
-): Promise<T> {
-  return await notifyProgress({ title, cancellable: true }, async (progress, token) => {
-    const cancelled = new AbortController();
-    const listener = token.onCancellationRequested(() => cancelled.abort());
-    try {
-      return await work(cancelled.signal, (stage) => progress.report({ message: sanitize(stage) }));
-    } finally {
-      listener.dispose();
-    }
-  });
 }
 
 /** The message of the commit; null where there is none, or for the proposed one. */

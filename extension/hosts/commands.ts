@@ -1,12 +1,11 @@
 import { join } from 'node:path';
 import { commands, window } from 'vscode';
-import type { CancellationToken } from 'vscode';
 import { formatDestination, parseDestination } from '../../hosts/base/destination.ts';
 import { HostList, suggestHostName } from '../../hosts/base/host-list.ts';
 import { ensureHostImages } from '../../hosts/connector/host-images.ts';
 import { isRefusedByMachine } from '../../hosts/far/survey.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { notifyProgress } from '../base/progress.ts';
+import { withProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
@@ -146,14 +145,16 @@ export class HostCommands {
     host: HostConnection,
     run: (report: Report, signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
-    return notifyProgress({ title, cancellable: true }, async (progress, token) => {
-      const cancelling = new AbortController();
-      token.onCancellationRequested(() => cancelling.abort());
-      const work = run((stage) => progress.report({ message: sanitize(stage) }), cancelling.signal);
-      // It ends later than the progress that nobody watches any more.
-      work.catch(() => undefined);
-      return Promise.race([work, cancelled(token, host)]);
-    });
+    return withProgress(
+      title,
+      (report, signal) => {
+        const work = run((stage) => report(sanitize(stage)), signal);
+        // It ends later than the progress that nobody watches any more.
+        work.catch(() => undefined);
+        return Promise.race([work, cancelled(signal, host)]);
+      },
+      'Connecting was cancelled',
+    );
   }
 }
 
@@ -190,11 +191,11 @@ function settled(host: HostConnection, report: Report): Promise<void> {
   });
 }
 
-function cancelled(token: CancellationToken, host: HostConnection): Promise<never> {
+function cancelled(signal: AbortSignal, host: HostConnection): Promise<never> {
   return new Promise((_, reject) => {
-    token.onCancellationRequested(() => {
+    signal.addEventListener('abort', () => {
       host.disconnect();
-      reject(new HoldfastError('cancelled', 'Connecting was cancelled'));
+      reject(HoldfastError.from(signal.reason));
     });
   });
 }

@@ -4,7 +4,7 @@ import { sendHead } from '../../handoff/review-head.ts';
 import type { Session } from '../../protocol/entities.ts';
 import type { ReviewBase } from '../../protocol/review.ts';
 import { formatBytes, formatCount } from '../base/format.ts';
-import { notifyProgress } from '../base/progress.ts';
+import { withProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { Connection } from '../connection/connection.ts';
 import { LOCAL } from '../connection/host-name.ts';
@@ -69,10 +69,7 @@ async function chooseHead(
 ): Promise<ChosenBase | undefined> {
   const folder = await chooseRepository(state, title);
   if (folder === undefined) return undefined;
-  return await notifyProgress({ title, cancellable: true }, async (progress, token) => {
-    const cancelled = new AbortController();
-    const { signal } = cancelled;
-    const listener = token.onCancellationRequested(() => cancelled.abort());
+  return await withProgress(title, async (report, signal) => {
     // What is sent belongs to one connection: that of the host which has the session.
     const host = connection.of(session.id);
     try {
@@ -83,11 +80,11 @@ async function chooseHead(
         { session: session.id, repository, folder },
         {
           signal,
-          onProgress: (stage) => progress.report({ message: sanitize(stage) }),
+          onProgress: (stage) => report(sanitize(stage)),
           onSend: ({ files, bytes }) => {
             const where = host.name === LOCAL ? 'the supervisor on this machine' : sanitize(host.name);
             const what = `${formatCount(files, 'file')} (${formatBytes(bytes)}) of the commit`;
-            progress.report({ message: `Sending ${what} to ${where}` });
+            report(`Sending ${what} to ${where}`);
           },
         },
       );
@@ -95,8 +92,6 @@ async function chooseHead(
       // Git that was ended fails, too. The person who cancelled needs no message.
       if (signal.aborted) return undefined;
       throw error;
-    } finally {
-      listener.dispose();
     }
   });
 }

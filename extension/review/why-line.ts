@@ -2,6 +2,7 @@ import { Hover, MarkdownString, commands, window } from 'vscode';
 import type { CancellationToken, Position, TextDocument, Uri } from 'vscode';
 import type { BlameOrigin } from '../../protocol/blame.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { signalOf } from '../base/progress.ts';
 import type { Connection } from '../connection/connection.ts';
 import { SCHEME, locate, snapshotUri } from '../files/location.ts';
 import { originText } from './origin-text.ts';
@@ -93,18 +94,17 @@ export class WhyLine {
     const location = locate(document.uri);
     if (location.kind !== 'workspace') return undefined;
     const { session, path } = location;
-    const cancelled = new AbortController();
-    const cancelling = token?.onCancellationRequested(() => cancelled.abort());
+    const { signal, dispose } = signalOf(token);
     try {
       const { ranges, origins } = await this.#connection.call(
         'review/blame',
         { session, path, start: line, end: line + 1 },
-        { signal: cancelled.signal },
+        { signal },
       );
       const origin = origins[ranges[0]?.origin ?? -1];
       return origin === undefined ? undefined : { session, path, origin };
     } finally {
-      cancelling?.dispose();
+      dispose();
     }
   }
 }

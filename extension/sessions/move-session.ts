@@ -5,7 +5,7 @@ import type { Session } from '../../protocol/entities.ts';
 import { abortMove, moveSession } from '../../protocol/client/move-session.ts';
 import type { Moved } from '../../protocol/client/move-session.ts';
 import { formatBytes } from '../base/format.ts';
-import { notifyProgress } from '../base/progress.ts';
+import { withProgress } from '../base/progress.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { Progress } from '../../protocol/wire/shapes.ts';
 import type { Connection } from '../connection/connection.ts';
@@ -87,38 +87,28 @@ async function move(
 ): Promise<Moved | undefined> {
   const title = sanitize(sessionTitle(session));
   const attempt = (wait: boolean): Promise<Moved | undefined> =>
-    Promise.resolve(
-      notifyProgress(
-        {
-          title: `Moving ${title} to ${hostTitle(target.name)}`,
-          cancellable: true,
-        },
-        async (progress, token) => {
-          const controller = new AbortController();
-          const listener = token.onCancellationRequested(() =>
-            controller.abort(new HoldfastError('cancelled', 'The move was interrupted')),
-          );
-          try {
-            return await moveSession({
-              source: { client: source, name: source.name },
-              target: { client: target, name: target.name },
-              session: session.id,
-              // As the person was asked, whatever its host answers from here on.
-              profile: session.profile,
-              name: session.name,
-              wait,
-              signal: controller.signal,
-              onProgress: (report) => progress.report({ message: sanitize(messageOf(report)) }),
-            });
-          } catch (error) {
-            if (!token.isCancellationRequested) throw error;
-            void offerToKeep(title, session);
-            return undefined;
-          } finally {
-            listener.dispose();
-          }
-        },
-      ),
+    withProgress(
+      `Moving ${title} to ${hostTitle(target.name)}`,
+      async (report, signal) => {
+        try {
+          return await moveSession({
+            source: { client: source, name: source.name },
+            target: { client: target, name: target.name },
+            session: session.id,
+            // As the person was asked, whatever its host answers from here on.
+            profile: session.profile,
+            name: session.name,
+            wait,
+            signal,
+            onProgress: (progress) => report(sanitize(messageOf(progress))),
+          });
+        } catch (error) {
+          if (!signal.aborted) throw error;
+          void offerToKeep(title, session);
+          return undefined;
+        }
+      },
+      'The move was interrupted',
     );
   try {
     return await attempt(false);

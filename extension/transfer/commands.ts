@@ -2,7 +2,7 @@ import { Uri, commands, env, window, workspace } from 'vscode';
 import type { OpenDialogOptions } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
-import { notifyProgress } from '../base/progress.ts';
+import { withProgress } from '../base/progress.ts';
 import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
@@ -59,7 +59,7 @@ export class TransferCommands {
       stat.type === 'directory' ? place.path : place.path.slice(0, -baseName(place.path).length - 1);
     const locals = isStrings(from) ? from : await pickLocals(folder);
     if (locals === undefined) return undefined;
-    const report = await withProgress(`Importing into ${sanitize(folder)}`, existing, (options) =>
+    const report = await copyFiles(`Importing into ${sanitize(folder)}`, existing, (options) =>
       importTree(locals, importTarget(this.#connection, session), folder, options),
     );
     if (typeof existing !== 'string')
@@ -87,7 +87,7 @@ export class TransferCommands {
     const folder = typeof to === 'string' ? to : await pickFolder();
     if (folder === undefined) return undefined;
     const sources = paths.length > 0 ? paths : [place.path];
-    const report = await withProgress(`Exporting to ${sanitize(folder)}`, existing, (options) =>
+    const report = await copyFiles(`Exporting to ${sanitize(folder)}`, existing, (options) =>
       exportTree(exportSource(this.#connection, session), sources, folder, options),
     );
     if (typeof existing !== 'string')
@@ -150,32 +150,27 @@ function localPath(uri: Uri): string {
   });
 }
 
-async function withProgress(
+function copyFiles(
   title: string,
   existing: unknown,
   work: (options: TransferOptions) => Promise<TransferReport>,
 ): Promise<TransferReport> {
-  return notifyProgress({ title, cancellable: true }, async (progress, token) => {
-    const cancel = new AbortController();
-    const listener = token.onCancellationRequested(() =>
-      cancel.abort(new HoldfastError('cancelled', 'The copy was cancelled')),
-    );
-    let shownAt = 0;
-    try {
-      return await work({
-        signal: cancel.signal,
+  let shownAt = 0;
+  return withProgress(
+    title,
+    (report, signal) =>
+      work({
+        signal,
         onExisting: (path) => (isAnswer(existing) ? Promise.resolve(existing) : askExisting(path)),
-        onProgress: (report, path) => {
+        onProgress: (done, path) => {
           const now = Date.now();
           if (now - shownAt < PROGRESS_MS) return;
           shownAt = now;
-          progress.report({ message: `${formatReport(report)}: ${sanitize(baseName(path), 60)}` });
+          report(`${formatReport(done)}: ${sanitize(baseName(path), 60)}`);
         },
-      });
-    } finally {
-      listener.dispose();
-    }
-  });
+      }),
+    'The copy was cancelled',
+  );
 }
 
 const PROGRESS_MS = 200;
