@@ -64,6 +64,8 @@ function fixture() {
     blame,
     start,
     end: (n: number) => event('turn.ended', n),
+    /** What follows the end of a turn: the snapshot after it. */
+    storeChanges: (n: number) => base.end(n),
     /** A turn that leaves the workspace like this. */
     turn: async (n: number, tree: SmallTree): Promise<void> => {
       await start(n);
@@ -97,6 +99,19 @@ describe('the origin of lines', () => {
     expect(await at.origins()).toEqual(['start', 'turn0?', 'person', 'turn1']);
     at.end(1);
     expect(await at.origins()).toEqual(['start', 'turn0?', 'person', 'turn1?']);
+  });
+
+  test('is exactly the turn where a snapshot shows what it left, and the person after it', async () => {
+    const { write, start, end, storeChanges, turns, origins } = fixture();
+    for (const n of [1, 2]) turns.update(turnId(n), { status: 'succeeded' });
+    write({ a: lines('first') });
+    await start(0);
+    turns.update(turnId(0), { status: 'running', startedAt: 1 });
+    write({ a: lines('first', 'of the turn') });
+    end(0);
+    expect(await storeChanges(0)).toMatchObject({ state: 'known', lines: { added: 1, removed: 0 } });
+    write({ a: lines('first', 'of the turn', 'of the person') });
+    expect(await origins()).toEqual(['start', 'turn0', 'person']);
   });
 
   test('is unknown between two snapshots where the one between them was thinned out', async () => {
