@@ -108,8 +108,9 @@ export class TurnRecords {
     return started;
   }
 
-  recordLaunch(turnId: string): TurnRow {
-    return this.#turns.update(turnId, { launchedAt: this.#now() });
+  /** `launchedAt`: milliseconds. */
+  recordLaunch(turnId: string, launchedAt: number): TurnRow {
+    return this.#turns.update(turnId, { launchedAt });
   }
 
   /** Its sandbox ended before the runner picked it up: nothing of the turn has happened, and it can be sent again. */

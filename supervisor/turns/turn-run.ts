@@ -209,7 +209,7 @@ export class TurnRun {
       case 'launch': {
         const report = await this.#launch();
         await failpoint('turn.after-launch');
-        records.recordLaunch(turnId);
+        records.recordLaunch(turnId, this.#options.now());
         return { saw: 'report', report };
       }
       case 'resend':
@@ -301,8 +301,15 @@ export class TurnRun {
     return this.#agentTurn.progress(waitMs);
   }
 
+  /** Records a launch that is found: the supervisor that sent the turn was killed before it could. */
   async #find(): Promise<TurnProgress> {
-    return this.#agentTurn === null || this.#agentTurn.hasBegun ? this.#progress(0) : NOT_BEGUN;
+    if (this.#agentTurn !== null && !this.#agentTurn.hasBegun) return NOT_BEGUN;
+    const report = await this.#progress(0);
+    const { startedAt, launchedAt } = this.#turn();
+    if (report.state !== 'absent' && launchedAt === null) {
+      this.#options.records.recordLaunch(this.turnId, startedAt ?? this.#options.now());
+    }
+    return report;
   }
 
   #programDriver(): ProgramDriver {

@@ -180,4 +180,17 @@ describe.skipIf(BUSYBOX === null)('the run of a turn', { timeout: 60_000 }, () =
     expect(row()).toMatchObject({ status: 'cancelled', launchedAt: null });
     expect(countEvents('turn.ended')).toBe(1);
   });
+
+  test('a turn whose launch a killed supervisor did not record has run, although it is cancelled at once', async () => {
+    const { row, run, options } = await given('echo ready; exec sleep 60');
+    const first = run();
+    const settled = first.run();
+    await waitUntil('the program runs', () => row().stdoutBytes > 0);
+    first.detach();
+    await settled;
+    options.turns.update(TURN, { launchedAt: null, cancelRequested: true });
+    await run().run();
+    expect(row()).toMatchObject({ status: 'cancelled', launchedAt: row().startedAt });
+    expect(row().turnMs).toBeGreaterThan(0);
+  });
 });
