@@ -9,6 +9,8 @@ export interface LiveText {
   /** Bytes of the message before `text`. */
   readonly offset: number;
   readonly text: string;
+  /** Of `text`. */
+  readonly bytes: number;
 }
 
 /** Messages whose stored bytes are known, the newest ones: the chunks of older ones came long ago. */
@@ -31,10 +33,11 @@ export class LiveTexts {
     const key = keyOf(chunk);
     const { turnId, message, role } = chunk;
     const before = this.#texts.get(key);
-    const continues = before !== undefined && before.offset + bytesOf(before.text) === chunk.offset;
+    const bytes = encoder.encode(chunk.text).byteLength;
+    const continues = before !== undefined && before.offset + before.bytes === chunk.offset;
     const next = continues
-      ? { ...before, text: before.text + chunk.text }
-      : { turnId, message, role, offset: chunk.offset, text: chunk.text };
+      ? { ...before, text: before.text + chunk.text, bytes: before.bytes + bytes }
+      : { turnId, message, role, offset: chunk.offset, text: chunk.text, bytes };
     this.#keep(key, next);
   }
 
@@ -66,19 +69,14 @@ export class LiveTexts {
       this.#texts.set(key, live);
       return;
     }
-    const bytes = encoder.encode(live.text);
-    if (stored >= bytes.byteLength) this.#texts.delete(key);
+    if (stored >= live.bytes) this.#texts.delete(key);
     else {
-      const text = decoder.decode(bytes.subarray(stored));
-      this.#texts.set(key, { ...live, offset: live.offset + stored, text });
+      const text = decoder.decode(encoder.encode(live.text).subarray(stored));
+      this.#texts.set(key, { ...live, offset: live.offset + stored, text, bytes: live.bytes - stored });
     }
   }
 }
 
 function keyOf({ turnId, message, role }: Pick<LiveText, 'turnId' | 'message' | 'role'>): string {
   return `${turnId} ${message} ${role}`;
-}
-
-function bytesOf(text: string): number {
-  return encoder.encode(text).byteLength;
 }

@@ -1,21 +1,15 @@
 import createDOMPurify from 'dompurify';
 import MarkdownIt from 'markdown-it';
-import type { Token } from 'markdown-it';
-import { plain } from './format.ts';
 import { highlight } from './highlight.ts';
 import { languageNamed } from './languages.ts';
+import { GrowingMarkdown } from './markdown-parts.ts';
+import type { Env, MarkdownPart } from './markdown-parts.ts';
 
 /** A link that does something only when a person clicks, and then goes through the extension. */
 export const LINK = 'data-link';
 
 /** A button that copies the code beside it. */
 export const COPY = 'data-copy';
-
-/** Longer texts are shown as they are: nobody reads them formatted, and the parser would hold up the page. */
-const MAX_MARKDOWN = 200_000;
-
-/** From so many characters on, a part of a text ends with its block. */
-const PART = 2000;
 
 const parser = new MarkdownIt({ html: false, linkify: false, typographer: false, breaks: false });
 parser.renderer.rules['fence'] = (tokens, index) => {
@@ -55,48 +49,12 @@ const ALLOWED = {
   ALLOWED_URI_REGEXP: /^#$/,
 };
 
-type Env = NonNullable<Parameters<typeof parser.render>[1]>;
-
-/** Whole blocks of a text, in Markdown. */
-export interface MarkdownPart {
-  readonly source: string;
-  /** What the whole text says that links such as `[1]` lead to, as JSON. */
-  readonly references: string;
-}
-
-/**
- * A text in parts that can be rendered on their own. While a text grows, only its last part changes, so that a long
- * message does not hold up the page with every word that the agent adds.
- */
-export function markdownParts(text: string): MarkdownPart[] {
-  const source = plain(text);
-  if (source.length > MAX_MARKDOWN) return [{ source, references: '{}' }];
-  const env: Env = {};
-  const tokens: Token[] = [];
-  parser.block.parse(source, parser, env, tokens);
-  const references = JSON.stringify(env.references ?? {});
-  const lines = source.split('\n');
-  const parts: MarkdownPart[] = [];
-  let begin = 0;
-  let characters = 0;
-  let line = 0;
-  const end = (next: number): void => {
-    parts.push({ source: lines.slice(begin, next).join('\n'), references });
-    begin = next;
-    characters = 0;
-  };
-  for (const { map, level } of tokens) {
-    if (map === null || level > 0) continue;
-    for (; line < map[0]; line += 1) characters += lines[line]?.length ?? 0;
-    if (characters >= PART) end(map[0]);
-  }
-  end(lines.length);
-  return parts;
-}
+/** A text that is rendered in parts, see `GrowingMarkdown`. */
+export const growingMarkdown = (): GrowingMarkdown => new GrowingMarkdown(parser);
 
 /** Markdown that an agent wrote as HTML that does nothing by itself. */
 export function renderMarkdown({ source, references }: MarkdownPart): string {
-  if (source.length > MAX_MARKDOWN) return `<pre>${parser.utils.escapeHtml(source)}</pre>`;
+  if (references === null) return `<pre class="unformatted">${parser.utils.escapeHtml(source)}</pre>`;
   const env: Env = { references: JSON.parse(references) as NonNullable<Env['references']> };
   return purify.sanitize(parser.render(source, env), ALLOWED);
 }

@@ -1,7 +1,7 @@
 import { memo } from 'preact/compat';
 import { useMemo } from 'preact/hooks';
-import { COPY, LINK, markdownParts, renderMarkdown } from '../markdown.ts';
-import type { MarkdownPart } from '../markdown.ts';
+import { COPY, LINK, growingMarkdown, renderMarkdown } from '../markdown.ts';
+import type { MarkdownPart } from '../markdown-parts.ts';
 import type { PageModel } from '../page-model.ts';
 
 interface Props {
@@ -11,7 +11,8 @@ interface Props {
 
 /** Markdown of an agent. Links go through the extension; nothing else in it reacts. */
 export const MarkdownText = memo(function MarkdownText({ model, text }: Props) {
-  const parts = useMemo(() => markdownParts(text), [text]);
+  const markdown = useMemo(growingMarkdown, []);
+  const parts = useMemo(() => markdown.parts(text), [markdown, text]);
   const open = (event: MouseEvent): void => {
     const target = event.target instanceof Element ? event.target : null;
     const code = target?.closest(`[${COPY}]`)?.parentElement?.querySelector('pre');
