@@ -55,7 +55,7 @@ export type PermissionOption = z.infer<typeof PermissionOptionSchema>;
 /** Who answered a permission, or changed something: a client by its name, a rule, or the end of the turn. */
 export const AnsweredBySchema = z.object({
   kind: z.enum(['client', 'rule', 'profile', 'turn']),
-  /** The client's name as in `hello`, such as `cli` or `vscode`; the rule; null for the end of the turn. */
+  /** The client's name as in `hello`, such as `holdfast-cli` or `holdfast-vscode`; the rule; null for the end of the turn. */
   name: bounded(200).nullable(),
 });
 export type AnsweredBy = z.infer<typeof AnsweredBySchema>;

@@ -117,12 +117,13 @@ export const REQUESTS = {
   },
   /** Cancels a turn that waits in the queue. */
   takeBack: { params: z.object({ turnId: TurnIdSchema }), result: nothing },
+  /** `tooLate`: why the answer does not count, if somebody else was faster or the turn has ended. */
   answer: {
     params: z.object({
       permissionId: PermissionIdSchema,
       answer: z.union([z.enum(PERMISSION_KINDS), z.string().min(1).max(200)]),
     }),
-    result: nothing,
+    result: z.object({ tooLate: z.string().max(1000).nullable().default(null) }),
   },
   allowHost: { params: z.object({ host: z.string().max(300) }), result: nothing },
   /** Opens a file of the workspace. `path` is as the agent wrote it. */

@@ -1,16 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { CancellationTokenSource, ThemeIcon, window } from 'vscode';
 import type { PermissionOption } from '../../protocol/agent-events.ts';
-import { HoldfastError } from '../../protocol/errors.ts';
 import type { Permission } from '../../protocol/permissions.ts';
 import { sanitize } from '../base/sanitize.ts';
+import { whyTooLate } from '../base/too-late.ts';
 import type { HostConnection } from '../connection/host-connection.ts';
 import type { Host } from '../connection/host.ts';
 import { optionLabels, permissionLabels, permissionSession, permissionTitle } from './permission-labels.ts';
 
 /** How long the status bar shows what was answered. */
 const SHOWN_MS = 10_000;
-const MAX_REASON = 300;
 
 /** The one of several permissions that a person picks; the only one without asking. */
 export async function pickPermission(permissions: readonly Permission[]): Promise<Permission | undefined> {
@@ -82,21 +81,16 @@ export async function answer(
     window.setStatusBarMessage(`${permissionSession(permission)}: answered ${name}`, SHOWN_MS);
     return permission.answer?.kind;
   } catch (error) {
-    if (!isTooLate(error)) throw error;
+    const why = whyTooLate(error);
+    if (why === undefined) throw error;
     const { title, kind } = asked;
-    const what = title === undefined || kind === undefined ? asked.id : permissionTitle({ title, kind });
-    showAnswered(what, error.why ?? error.message);
+    showAnswered(title === undefined || kind === undefined ? null : permissionTitle({ title, kind }), why);
     return undefined;
   }
 }
 
-/** It was answered, its turn has ended, or its session was deleted. */
-function isTooLate(error: unknown): error is HoldfastError {
-  return error instanceof HoldfastError && (error.code === 'conflict' || error.code === 'not_found');
-}
-
-function showAnswered(title: string, why: string): void {
-  void window.showInformationMessage(
-    `No answer is needed any more to “${sanitize(title)}”: ${sanitize(why, MAX_REASON)}.`,
-  );
+/** `title`: what the agent wants to do, where that is known. */
+function showAnswered(title: string | null, why: string): void {
+  const what = title === null ? '' : ` to “${sanitize(title)}”`;
+  void window.showInformationMessage(`No answer is needed any more${what}: ${why}.`);
 }

@@ -12,6 +12,7 @@ import type { RequestResult } from '../../webview/link.ts';
 import type { PageState, RequestHandlers, Requests, ToPage } from '../../webview/messages.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { sanitize } from '../base/sanitize.ts';
+import { whyTooLate } from '../base/too-late.ts';
 import type { Connection } from '../connection/connection.ts';
 import type { HostConnection } from '../connection/host-connection.ts';
 import { workspaceUri } from '../files/location.ts';
@@ -244,12 +245,15 @@ export class SessionPage implements Disposable {
       return {};
     },
     answer: async ({ permissionId, answer }) => {
-      await this.#host.call('permission/answer', {
-        permission: permissionId,
-        answer,
-        opId: randomUUID(),
-      });
-      return {};
+      const given = { permission: permissionId, answer, opId: randomUUID() };
+      try {
+        await this.#host.call('permission/answer', given);
+        return { tooLate: null };
+      } catch (error) {
+        const tooLate = whyTooLate(error);
+        if (tooLate === undefined) throw error;
+        return { tooLate };
+      }
     },
     allowHost: ({ host }) => this.#run('allowHost', host),
     openFile: async ({ path, line }) => {

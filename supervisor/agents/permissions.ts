@@ -1,4 +1,5 @@
 import type { AnsweredBy, PermissionOption } from '../../protocol/agent-events.ts';
+import { placeOfClient } from '../../protocol/client-names.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Permission } from '../../protocol/permissions.ts';
 import { ChangeNotifier } from '../base/change-notifier.ts';
@@ -154,11 +155,15 @@ export class Permissions {
 
 function alreadyAnswered({ id, answer, answeredBy }: PermissionRow): HoldfastError {
   const what = answer === null ? 'its turn ended before it was answered' : `the answer was ${answer.name}`;
-  const who = answeredBy?.name === null || answeredBy?.name === undefined ? '' : `, by ${answeredBy.name}`;
   return new HoldfastError('conflict', `${id} was answered before`, {
-    why: `${what}${who}`,
+    why: `${what}${answeredBy === null ? '' : answerer(answeredBy)}`,
     details: { answer: answer?.kind ?? null, option: answer?.id ?? null },
   });
+}
+
+function answerer({ kind, name }: AnsweredBy): string {
+  if (name === null) return '';
+  return kind === 'client' ? `, given ${placeOfClient(name)}` : `, by ${name}`;
 }
 
 function notOffered({ id, options }: PermissionRow, answer: string): HoldfastError {

@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import { placeOfClient } from '../../protocol/client-names.ts';
 import { plain } from '../format.ts';
 import type { PageModel } from '../page-model.ts';
 import type { Row } from '../timeline.ts';
@@ -13,6 +14,8 @@ interface Props {
 export function Permission({ model, row }: Props) {
   const { permissionId, title, options, answer, by } = row.item;
   const [isSending, setSending] = useState(false);
+  /** Why the answer that was given here does not count. */
+  const [tooLate, setTooLate] = useState<string | null>(null);
   if (by !== null) {
     const isAllowed = answer?.kind.startsWith('allow') === true;
     const what = answer === null ? 'Not answered' : isAllowed ? 'Allowed' : 'Rejected';
@@ -20,13 +23,26 @@ export function Permission({ model, row }: Props) {
       <p class="mark">
         <Icon name={isAllowed ? 'pass' : 'circle-slash'} /> {what}: {plain(title)}
         <span class="quiet"> {answeredBy(by)}</span>
+        {tooLate !== null && <span role="status">Your answer came later and does not count.</span>}
+      </p>
+    );
+  }
+  if (tooLate !== null) {
+    return (
+      <p class="mark" role="status">
+        <Icon name="info" /> No answer is needed any more to “{plain(title)}”: {plain(tooLate)}.
       </p>
     );
   }
   const send = async (option: string): Promise<void> => {
     setSending(true);
-    await model.ask('answer', { permissionId, answer: option });
-    setSending(false);
+    try {
+      // An answer that counts comes back with the conversation; until then nothing can be answered again.
+      setTooLate((await model.request('answer', { permissionId, answer: option })).tooLate);
+    } catch (error) {
+      model.fail(error);
+      setSending(false);
+    }
   };
   return (
     <section class="permission" aria-label={`The agent asks: ${plain(title)}`}>
@@ -53,7 +69,7 @@ export function Permission({ model, row }: Props) {
 function answeredBy({ kind, name }: { readonly kind: string; readonly name: string | null }): string {
   switch (kind) {
     case 'client':
-      return name === null ? '' : `in ${plain(name)}`;
+      return name === null ? '' : placeOfClient(plain(name));
     case 'rule':
       return 'by a rule';
     case 'profile':

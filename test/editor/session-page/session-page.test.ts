@@ -168,7 +168,7 @@ describe('a conversation', () => {
     await view.getByText('reading…').waitFor();
     expect(await view.locator('.output.stdout pre').innerText()).toBe('reading…\ndone\n');
     expect(await view.locator('.output.result pre').innerText()).toContain('"rows": [');
-    await view.getByRole('alert').getByText('KeyError: city').waitFor();
+    await view.locator('.error').getByText('KeyError: city').waitFor();
     await picture('programs');
   });
 
@@ -213,7 +213,7 @@ describe('a conversation', () => {
     } as ConversationItem;
     await harness.send('changed', { batch: 1, items: [answered], chunks: [] });
     await view.getByText('Rejected: npm install').waitFor();
-    await view.getByText('in cli').waitFor();
+    await view.getByText('by cli').waitFor();
   });
 
   test('100,000 items scroll in a bounded document', async () => {
