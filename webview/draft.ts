@@ -70,10 +70,9 @@ export class Draft {
   /** More than a prompt can have would make all of it unreadable. */
   #save({ text: draft, attachments: all }: Written, opId?: string): void {
     const attachments = all.slice(0, ATTACHMENT_LIMITS.count);
-    const { tab, snapshot } = this.#saved ?? {};
     const { session } = this.#options;
-    const sent = opId === undefined ? {} : { opId };
-    this.#options.save({ session, tab, snapshot, draft: draft.slice(0, MAX_PROMPT), attachments, ...sent });
+    // With what else is kept of the page.
+    this.#options.save({ ...this.#saved, session, draft: draft.slice(0, MAX_PROMPT), attachments, opId });
   }
 }
 

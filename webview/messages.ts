@@ -172,6 +172,10 @@ export type RequestHandlers = HandlersOf<Requests>;
 /** The handlers of the page: one for each message. */
 export type MessageHandlers = ListenersOf<ToPage>;
 
+/** Where a person reads who has left the end of the conversation: an item, and how far it is below the top of the view, in pixels. */
+const PlaceSchema = z.object({ id: z.number().int(), at: z.number().int(), top: z.number() });
+export type Place = z.infer<typeof PlaceSchema>;
+
 /** What VS Code keeps of a page, so that a reload restores it. */
 export const SavedPageSchema = z.object({
   session: z.string().max(200),
@@ -179,6 +183,7 @@ export const SavedPageSchema = z.object({
   tab: z.enum(['conversation', 'snapshots', 'record']).optional(),
   snapshot: z.string().max(40).optional(),
   restore: z.boolean().optional(),
+  place: PlaceSchema.optional(),
   draft: z.string().max(MAX_PROMPT).optional(),
   attachments: AttachmentsSchema.optional(),
   /** With which the draft was sent, if no answer has come. */

@@ -4,7 +4,15 @@ import { Draft } from './draft.ts';
 import type { Written } from './draft.ts';
 import type { RequestResult } from './link.ts';
 import { MAX_COPY, REQUESTS, SavedPageSchema, TO_PAGE } from './messages.ts';
-import type { MessageHandlers, PageState, Picker, RequestName, Requests, SavedPage } from './messages.ts';
+import type {
+  MessageHandlers,
+  PageState,
+  Picker,
+  Place,
+  RequestName,
+  Requests,
+  SavedPage,
+} from './messages.ts';
 import { RedrawnModel } from './redrawn-model.ts';
 import { timeline } from './timeline.ts';
 import type { z } from 'zod';
@@ -33,6 +41,8 @@ export class PageModel extends RedrawnModel {
   onShow: (tab: NonNullable<SavedPage['tab']>) => void = () => undefined;
   /** The row that was found, by its key; another object for each time that the view should go there. */
   found: { readonly key: string } | null = null;
+  /** The row to which the view returns, and how far below the top of the view it was, in pixels. */
+  returnsTo: { readonly key: string; readonly top: number } | null = null;
   /** What turns changed on disk, by id. */
   readonly #lines = new Map<string, TurnLines>();
   /** The page that is being read. */
@@ -86,7 +96,7 @@ export class PageModel extends RedrawnModel {
   }
 
   /** Has VS Code keep which part of the page is shown, because it forgets the document of a page that is hidden. */
-  keep(part: Pick<Partial<SavedPage>, 'tab' | 'snapshot' | 'restore'>): void {
+  keep(part: Pick<Partial<SavedPage>, 'tab' | 'snapshot' | 'restore' | 'place'>): void {
     this.bridge.save({ session: this.#session, ...this.saved, ...part });
   }
 
@@ -176,7 +186,21 @@ export class PageModel extends RedrawnModel {
   }
 
   /** Shows an item, wherever it is in the conversation. */
-  async showItem({ id, at }: { readonly id: number; readonly at: number }): Promise<void> {
+  showItem(item: { readonly id: number; readonly at: number }): Promise<void> {
+    return this.#goTo(item, (key) => (this.found = { key }));
+  }
+
+  /** Keeps where a person reads, by the row and how far it is below the top of the view; null at the end. */
+  keepPlace(row: { readonly key: string; readonly top: number } | null): void {
+    // The key of a row ends with the id of its first item; one that has no item yet is the end.
+    const item = this.conversation.items.find(({ id }) => String(id) === row?.key.split(' ').at(-1));
+    const place =
+      row === null || item === undefined ? undefined : { id: item.id, at: item.at, top: Math.round(row.top) };
+    if (JSON.stringify(place) !== JSON.stringify(this.saved.place)) this.keep({ place });
+  }
+
+  /** Has the window contain an item, and shows the row that begins with it or contains it. */
+  async #goTo({ id, at }: Pick<Place, 'id' | 'at'>, show: (key: string) => void): Promise<void> {
     const { conversation } = this;
     const place = (): number => conversation.items.findIndex((item) => item.id === id);
     const mine = ++this.#jumps;
@@ -193,7 +217,7 @@ export class PageModel extends RedrawnModel {
         conversation.begin(from);
         if (earlier !== null) conversation.addOlder(earlier);
       }
-      this.found = { key: timeline(conversation.items.slice(0, place() + 1), []).at(-1)?.key ?? '' };
+      show(timeline(conversation.items.slice(0, place() + 1), []).at(-1)?.key ?? '');
       this.changed();
       // The first row of the window may be on the screen already: then nothing scrolls, and nobody else asks for more.
       await this.#reading;
@@ -201,6 +225,13 @@ export class PageModel extends RedrawnModel {
     } catch (error) {
       this.fail(error);
     }
+  }
+
+  /** Shows where a person read, if they have not read on from the end. Never rejects. */
+  async returnToPlace(): Promise<void> {
+    const { place } = this.saved;
+    if (place === undefined || !this.conversation.isLoaded) return;
+    await this.#goTo(place, (key) => (this.returnsTo = { key, top: place.top }));
   }
 
   /** Back to the end of the conversation. */
@@ -221,6 +252,8 @@ export class PageModel extends RedrawnModel {
       },
       begin: (page) => {
         this.conversation.begin(page);
+        // The end came, at first or again: who reads further up stays there.
+        void this.returnToPlace();
         this.changed();
       },
       changed: ({ batch, items, chunks }) => {

@@ -16,6 +16,10 @@ import { ToolCall } from './tool-call.tsx';
 const NEAR = 600;
 /** So close to the end the view follows what is new. */
 const FOLLOW = 40;
+/** What is laid out for the first time above a row moves it for some frames. */
+const SETTLING_FRAMES = 10;
+/** So long after a scroll the place is kept, in milliseconds. */
+const KEEP_PLACE_MS = 300;
 
 interface Props {
   readonly model: PageModel;
@@ -34,9 +38,12 @@ export function TimelineView({ model, filter }: Props) {
   const anchor = useRef<{ readonly key: string; readonly top: number } | null>(null);
   const [isAway, setAway] = useState(false);
   const shown = useRef(model.found);
+  const keeping = useRef<ReturnType<typeof setTimeout>>(undefined);
   const rows = useMemo(() => timeline(items, live), [items, live, live.length]).filter((row) =>
     matches(row, filter),
   );
+
+  useEffect(() => void model.returnToPlace(), [model]);
 
   // What is laid out for the first time changes its size, and what a person unfolds too.
   useEffect(() => {
@@ -62,6 +69,14 @@ export function TimelineView({ model, filter }: Props) {
         ?.scrollIntoView({ block: 'center' });
     }
     shown.current = model.found;
+    const { returnsTo } = model;
+    if (returnsTo !== null) {
+      model.returnsTo = null;
+      isFollowing.current = false;
+      anchor.current = null;
+      setAway(true);
+      holdAt(element, returnsTo, SETTLING_FRAMES);
+    }
     if (isFollowing.current && cursors.after === null) element.scrollTop = element.scrollHeight;
     else if (anchor.current !== null) {
       const row = element.querySelector(`[data-key="${CSS.escape(anchor.current.key)}"]`);
@@ -76,6 +91,10 @@ export function TimelineView({ model, filter }: Props) {
     isFollowing.current = below <= FOLLOW;
     setAway(below > FOLLOW || cursors.after !== null);
     anchor.current = isFollowing.current ? null : firstVisible(element);
+    const { top } = element.getBoundingClientRect();
+    const row = anchor.current === null ? null : { ...anchor.current, top: anchor.current.top - top };
+    clearTimeout(keeping.current);
+    keeping.current = setTimeout(() => model.keepPlace(row), KEEP_PLACE_MS);
     if (element.scrollTop < NEAR) void model.readMore('before');
     if (below < NEAR) void model.readMore('after');
   };
@@ -224,6 +243,18 @@ function Working({ model }: { model: PageModel }) {
       {isWaiting ? 'Waiting for you' : 'Working…'}
     </p>
   );
+}
+
+/** Scrolls so that a row is where it was, in this frame and some more. */
+function holdAt(
+  box: HTMLElement,
+  place: { readonly key: string; readonly top: number },
+  frames: number,
+): void {
+  const row = box.querySelector(`[data-key="${CSS.escape(place.key)}"]`);
+  if (row === null) return;
+  box.scrollTop += row.getBoundingClientRect().top - box.getBoundingClientRect().top - place.top;
+  if (frames > 0) requestAnimationFrame(() => holdAt(box, place, frames - 1));
 }
 
 function firstVisible(box: HTMLElement): { key: string; top: number } | null {
