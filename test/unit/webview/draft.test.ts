@@ -80,3 +80,16 @@ test('more files than a prompt can have do not take the text along', () => {
   expect(text).toBe('an hour of typing');
   expect(kept).toEqual(attachments.slice(0, ATTACHMENT_LIMITS.count));
 });
+
+test('a draft leaves alone what else is kept of its page', () => {
+  const place = { id: 7, at: 7, top: -12 };
+  let saved: unknown = { session: 's', tab: 'snapshots', restore: true, place };
+  const draft = new Draft({
+    session: 's',
+    read: () => saved,
+    save: (page) => (saved = structuredClone(page)),
+    request: () => Promise.resolve({ hasEnded: false }),
+  });
+  draft.written = AGAIN;
+  expect(saved).toMatchObject({ tab: 'snapshots', restore: true, place, draft: 'again' });
+});
