@@ -28,7 +28,7 @@ export function Mark({ model, row }: { model: PageModel; row: Extract<Row, { kin
       const { snapshotId, label, reason, changedFiles } = item;
       return (
         <Line icon="device-camera" actions={<SnapshotActions model={model} snapshot={snapshotId} />}>
-          {`${label === null ? snapshotReason(reason) : plain(label)} · ${formatCount(changedFiles, 'changed file')}`}
+          {`${label === null ? snapshotReason(reason) : plain(label)} · ${changedFiles === 0 ? 'no changed files' : formatCount(changedFiles, 'changed file')}`}
         </Line>
       );
     }
@@ -240,7 +240,7 @@ export function TurnEnd({ model, row }: { model: PageModel; row: Extract<Row, { 
         </div>
       )}
       {error !== null && status !== 'cancelled' && (
-        <div class="error" role="alert">
+        <div class="error">
           <p>
             <Icon name="error" /> {plain(error.message)}
           </p>
@@ -294,6 +294,7 @@ function Lines({ model, turnId }: { readonly model: PageModel; readonly turnId: 
 
 /** `3 files +12 −4`. */
 function formatLines({ files, added, removed }: TurnLines): string {
+  if (files === 0) return 'no changed files';
   const count = formatCount(files, 'file');
   return added === null || removed === null || added + removed === 0
     ? count
