@@ -18,12 +18,13 @@ export function Permission({ model, row }: Props) {
   const [tooLate, setTooLate] = useState<string | null>(null);
   if (by !== null) {
     const isAllowed = answer?.kind.startsWith('allow') === true;
+    const where = answeredBy(by);
     const what = answer === null ? 'Not answered' : isAllowed ? 'Allowed' : 'Rejected';
     return (
       <p class="mark">
         <Icon name={isAllowed ? 'pass' : 'circle-slash'} /> {what}: {plain(title)}
-        <span class="quiet"> {answeredBy(by)}</span>
-        {tooLate !== null && <span role="status">Your answer came later and does not count.</span>}
+        {where !== '' && <span> · {where}</span>}
+        {tooLate !== null && <span role="status"> · Your answer came later and does not count.</span>}
       </p>
     );
   }

@@ -63,6 +63,8 @@ test('an answer that counts is given once, and says where', async () => {
     items: [answeredBy('holdfast-vscode', 'allow_once')],
     chunks: [],
   });
-  await view.locator('.mark', { hasText: 'Allowed: npm install --save-dev fast-check in VS Code' }).waitFor();
+  await view
+    .locator('.mark', { hasText: 'Allowed: npm install --save-dev fast-check · in VS Code' })
+    .waitFor();
   expect(await view.getByText('came later').count()).toBe(0);
 });
