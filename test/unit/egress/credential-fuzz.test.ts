@@ -12,7 +12,7 @@ import { cutUp, talk } from '../../egress-harness/tunnel-talk.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 20_260_101);
-const REQUESTS = SOAK ? 1_000_000 : 500;
+const REQUESTS = SOAK ? 1_000_000 : 300;
 const SEARCHES = SOAK ? 1_000_000 : 1500;
 const SOAK_MS = 60 * 60_000;
 const SECRET = 'sk-fuzzed-0123456789';

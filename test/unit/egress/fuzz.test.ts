@@ -19,7 +19,7 @@ import { SOAK } from '../../setup/run-length.ts';
 
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 20_260_101);
 const HOSTS = SOAK ? 1_000_000 : 4000;
-const REQUESTS = SOAK ? 1_000_000 : 800;
+const REQUESTS = SOAK ? 1_000_000 : 500;
 const SOAK_MS = 60 * 60_000;
 
 test(

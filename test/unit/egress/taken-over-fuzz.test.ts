@@ -18,7 +18,7 @@ import { sessionId, sessionRow, temporaryDatabase } from '../../fixtures/store/t
 import { SOAK } from '../../setup/run-length.ts';
 
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 20_260_101);
-const CASES = SOAK ? 1_000_000 : 500;
+const CASES = SOAK ? 1_000_000 : 250;
 const SOAK_MS = 60 * 60_000;
 const SECRET = 'sk-fuzzed-0123456789';
 

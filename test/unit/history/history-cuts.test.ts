@@ -89,7 +89,7 @@ function given(stepEvents?: number) {
 }
 
 describe('a checkpoint with the rest of a history', () => {
-  test.each(Array.from({ length: soakCount(6, 300) }, (_, n) => SEED + n))(
+  test.each(Array.from({ length: soakCount(3, 300) }, (_, n) => SEED + n))(
     'replays to the same state as the whole history, and verifies (seed %i)',
     async (seed) => {
       const { database, log: events, contents, change, random, sessions, turns, home } = randomRows(seed);
@@ -126,7 +126,7 @@ describe('a checkpoint with the rest of a history', () => {
 
   test(`has the items that its events give, of conversations at random (seed ${SEED})`, async () => {
     const random = seededRandom(SEED);
-    for (let run = 0; run < soakCount(10, 1000); run += 1) {
+    for (let run = 0; run < soakCount(5, 1000); run += 1) {
       const all = given(1 + Math.floor(random() * 30));
       const { events, contents, database, conversations, home, keep, verify } = all;
       const history = new RandomHistory(SEED + run, (text) => contents.insert(SESSION, Buffer.from(text)));

@@ -221,7 +221,7 @@ test(
   { timeout: 1_200_000 },
   () => {
     const seed = seedOfRun('frames');
-    const cases = soakCount(3000, 1_000_000);
+    const cases = soakCount(1500, 1_000_000);
     const seen = new Map<unknown, number>();
     const before = process.memoryUsage().heapUsed;
     for (let n = 0; n < cases; n++) {
