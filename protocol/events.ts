@@ -262,6 +262,10 @@ export const EVENT_TYPES = {
       home: HomeIdSchema,
       keyId: z.string(),
       ...COPIED_HISTORY,
+      /** The checkpoint that the history began with there: events up to `seq` were removed. Its signature was verified. */
+      checkpoint: z
+        .object({ seq: z.number().int().positive(), removed: bytes, head: z.string(), madeAt: z.string() })
+        .optional(),
     }),
     { changes: 'session', outlivesContents: true },
   ),

@@ -22,8 +22,15 @@ export function readUnverified(text: string): ManifestStatement | null {
   return payload === null ? null : parseStatement(payload);
 }
 
+/** Where the session of a manifest was cut since, as its home says: events up to `seq` are not there any more. */
+export interface KnownCut {
+  readonly seq: number;
+  /** ISO 8601. */
+  readonly at: string;
+}
+
 /** What a valid signature does not say, each as a sentence. */
-export function unprovenBy({ subject, predicate }: ManifestStatement): string[] {
+export function unprovenBy({ subject, predicate }: ManifestStatement, cut: KnownCut | null = null): string[] {
   const { turns, egress, handoffs, history } = predicate;
   const commit = subject.find(({ name }) => name === 'commit')?.digest['gitCommit'];
   const isCut =
@@ -34,7 +41,7 @@ export function unprovenBy({ subject, predicate }: ManifestStatement): string[] 
     'that the machine was honest: whoever has its private key can sign anything',
     'when it was made: the time is that of the machine',
     'that it is the newest, or that none is missing',
-    `that the history is still there and ends in ${history.hash.slice(0, 16)} at event ${history.seq}: \`holdfast session verify\` recomputes it where the session is, unless that event was removed since (\`history cut\`)`,
+    historyUnproven(history, cut),
     'which program ran inside the sandbox, and what it sent to allowed hosts: bytes are counted, not read',
     'the model of a turn: it is what the agent said',
     ...(commit === undefined
@@ -47,6 +54,13 @@ export function unprovenBy({ subject, predicate }: ManifestStatement): string[] 
       : []),
     ...(isCut ? ['what is only counted: some turns, hosts or handoffs are not listed'] : []),
   ];
+}
+
+function historyUnproven({ seq, hash }: Manifest['history'], cut: KnownCut | null): string {
+  const end = `${hash.slice(0, 16)} at event ${seq}`;
+  return cut !== null && seq < cut.seq
+    ? `that the history ended in ${end}: the events up to ${cut.seq} were removed on ${cut.at.slice(0, 10)}, so nobody can recompute it`
+    : `that the history is still there and ends in ${end}: \`holdfast session verify\` recomputes it where the session is, unless that event was removed since (\`history cut\`)`;
 }
 
 export interface ManifestDifference {

@@ -3,10 +3,12 @@ import { open, stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { readPublicKey } from '../../protocol/envelope.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { parseEvent } from '../../protocol/events.ts';
 import { SessionIdSchema } from '../../protocol/ids.ts';
 import { ENVELOPE_CHARACTERS, type Manifest, type ManifestStatement } from '../../protocol/manifest.ts';
 import { formatOpenPorts } from '../../protocol/open-ports.ts';
 import {
+  type KnownCut,
   manifestDifferences,
   readUnverified,
   unprovenBy,
@@ -127,7 +129,7 @@ function registerVerify(registry: Registry, group: Group): void {
       return EXIT.failed;
     }
     const { keyId, statement } = verified;
-    const unproven = unprovenBy(statement);
+    const unproven = unprovenBy(statement, key === undefined ? await cutOf(context, statement) : null);
     if (context.json) await context.printJson({ valid: true, keyId, statement, unproven });
     else {
       await context.print(
@@ -141,6 +143,21 @@ function registerVerify(registry: Registry, group: Group): void {
     }
     return undefined;
   });
+}
+
+/** Where the history of the manifest's session was cut, if this home has the session. */
+async function cutOf(context: Context, { predicate }: ManifestStatement): Promise<KnownCut | null> {
+  const session = predicate.session.id;
+  try {
+    const { events } = await context.call('session/events', { session, type: 'history.cut' });
+    const last = events.at(-1);
+    const cut = last === undefined ? null : parseEvent(last);
+    return last !== undefined && cut?.type === 'history.cut' ? { seq: cut.data.seq, at: last.at } : null;
+  } catch (error) {
+    // It was deleted, or is of another home.
+    if (HoldfastError.from(error).code === 'not_found') return null;
+    throw error;
+  }
 }
 
 function registerDiff(registry: Registry, group: Group): void {

@@ -6,6 +6,7 @@ import type { ReviewCommentRows } from '../store/review-comments.ts';
 import type { ReviewRow, ReviewRows } from '../store/reviews.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
+import type { Checkpoints } from '../history/checkpoints.ts';
 import type { Contents } from '../history/contents.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { HostKey } from '../manifests/host-key.ts';
@@ -26,6 +27,7 @@ export interface BundleExportsOptions {
   readonly commentRows: Pick<ReviewCommentRows, 'list'>;
   readonly events: Pick<EventLog, 'read' | 'head'>;
   readonly contents: Pick<Contents, 'read'>;
+  readonly checkpoints: Pick<Checkpoints, 'verify' | 'envelope'>;
   readonly baseTrees: Pick<BaseTrees, 'find'>;
   /** ms since 1970. */
   readonly now: () => number;
@@ -91,11 +93,20 @@ export class BundleExports {
             quote: Buffer.from(quote).toString('base64'),
           })),
     };
+    const lastSeq = isNow ? events.head(id).seq : snapshot.eventSeq;
+    const checkpoint = this.#checkpoint(id, lastSeq);
     return {
       head: { format: 1, home: home.id, publicKey: key.publicKey },
-      session: facts,
-      lastSeq: isNow ? events.head(id).seq : snapshot.eventSeq,
+      session: checkpoint === null ? facts : { ...facts, checkpoint },
+      lastSeq,
     };
+  }
+
+  /** That of a history that was cut; null if it begins later, or if another key signed it: nobody there could verify it. */
+  #checkpoint(sessionId: string, lastSeq: number): string | null {
+    const { checkpoints } = this.#options;
+    const found = checkpoints.verify(sessionId);
+    return found?.valid === true && found.seq <= lastSeq ? checkpoints.envelope(sessionId) : null;
   }
 
   #review({ sessionId: _, lineage: __, ...row }: ReviewRow): BundleReview {

@@ -135,6 +135,8 @@ export const BundleSessionSchema = z.strictObject({
     .nullable(),
   reviews: z.array(BundleReviewSchema).max(2),
   comments: z.array(BundleCommentSchema).max(BUNDLE_LIMITS.comments),
+  /** The signed checkpoint that the history begins with, if it was cut: a CheckpointEnvelopeSchema as text. */
+  checkpoint: z.string().max(8192).optional(),
 });
 export type BundleSession = z.infer<typeof BundleSessionSchema>;
 

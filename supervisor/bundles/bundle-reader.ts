@@ -2,6 +2,7 @@ import { createHash, type Hash, type KeyObject } from 'node:crypto';
 import { keyIdOf, openEnvelope, readPublicKey } from '../../protocol/envelope.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { contentsOf, parseEvent } from '../../protocol/events.ts';
+import type { Checkpoint } from '../../protocol/history.ts';
 import { PACK } from '../../snapshot-format/pack-layout.ts';
 import type { IncomingPacks } from '../snapshots/store/incoming-packs.ts';
 import {
@@ -16,6 +17,7 @@ import {
   MEMBERS,
   refusedBundle,
 } from './bundle-format.ts';
+import { verifiedCheckpoint } from './bundle-checkpoint.ts';
 import { parseBundleJson } from './bundle-json.ts';
 import { tarHeader, type TarListener, tarPadding } from './tar.ts';
 
@@ -44,6 +46,8 @@ export interface ReadBundle {
   readonly keyId: string;
   /** In order of their seq. Each is valid by itself. */
   readonly events: readonly BundleEvent[];
+  /** What the history begins with if it was cut. */
+  readonly checkpoint: Checkpoint | null;
   /** By their hash. */
   readonly contents: ReadonlyMap<string, ReadContent>;
   readonly packBytes: number;
@@ -170,9 +174,16 @@ export class BundleReader implements TarListener {
 
   /** Errors: `snapshot_damaged` if a part is missing. */
   finish(): ReadBundle {
-    const [head, session] = [this.#head, this.#session];
-    if (head === null || session === null || !this.#isSigned)
+    const [head, session, publicKey] = [this.#head, this.#session, this.#publicKey];
+    if (head === null || session === null || publicKey === null || !this.#isSigned)
       throw refusedBundle('it has no signature: it was cut off');
+    const { checkpoint: text } = session;
+    const checkpoint =
+      text === undefined
+        ? null
+        : verifiedCheckpoint(text, {
+            ...{ publicKey, home: head.home, session: session.session.id, events: this.#events },
+          });
     for (const sha256 of this.#named.keys())
       if (!this.#contents.has(sha256))
         throw refusedBundle('its history names a content that it does not hold');
@@ -181,6 +192,7 @@ export class BundleReader implements TarListener {
       session,
       keyId: this.#expectedKey,
       events: this.#events,
+      checkpoint,
       contents: this.#contents,
       packBytes: this.#packBytes,
     };

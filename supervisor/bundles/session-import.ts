@@ -1,4 +1,5 @@
 import type { Content } from '../../protocol/contents.ts';
+import type { Checkpoint } from '../../protocol/history.ts';
 import { contentsOf, type EventEntry } from '../../protocol/events.ts';
 import { SessionNameSchema } from '../../protocol/entities.ts';
 import type { Ids } from '../base/ids.ts';
@@ -112,6 +113,7 @@ export class SessionImport {
           ...{ home, keyId, from: session.session.id, snapshotId: main.id },
           ...{ eventSeq: bundle.events.at(-1)?.seq ?? 0 },
           ...{ name: row.name, profile, persistent, backing, uid, gid },
+          ...(bundle.checkpoint === null ? {} : { checkpoint: placeOf(bundle.checkpoint) }),
         },
       },
       { type: 'session.updated', data: { tags, pinned, starred } },
@@ -207,6 +209,10 @@ export class SessionImport {
     const { version } = this.#options.profiles.getOrThrow(profile);
     this.#options.bases.put({ ...base, sessionId: id, lineage, seededAt: madeAt, codeVersion: version });
   }
+}
+
+function placeOf({ seq, removed, head, madeAt }: Checkpoint) {
+  return { seq, removed, head, madeAt };
 }
 
 /** One at a time: a history is large. */

@@ -37,6 +37,9 @@ test('old events are cut from a session; it goes on, and so do its forks, its ma
   await home.runOk(['session', 'create', 'cut', '--name', 'main']);
   await home.runOk(['prompt', 'main', 'echo first > f; echo said the first']);
   const early = SnapshotSchema.parse(await home.runJson(['snapshot', 'create', 'main']));
+  const old = join(home.projects, 'old.manifest.json');
+  await home.runOk(['manifest', 'show', 'main', '--output', old]);
+  expect(await home.runOk(['manifest', 'verify', old])).toContain('is still there and ends in');
   await home.runOk(['memory', 'set', 'main', 'use tabs']);
   await home.runOk(['prompt', 'main', 'echo second > f; echo said the second']);
   await home.runOk(['prompt', 'main', 'echo said the third']);
@@ -64,7 +67,8 @@ test('old events are cut from a session; it goes on, and so do its forks, its ma
   // Turns that were removed keep their figures.
   expect(await home.runOk(['turn', 'list', 'main'])).toContain('succeeded');
 
-  // A manifest begins behind the cut, and says so.
+  // An earlier manifest is valid, and nobody can recompute the chain that it names; a new one begins behind the cut.
+  expect(await home.runOk(['manifest', 'verify', old])).toContain('nobody can recompute it');
   const file = join(home.projects, 'main.manifest.json');
   await home.runOk(['manifest', 'show', 'main', '--output', file]);
   expect(await home.runOk(['manifest', 'verify', file])).toContain('or had been removed');

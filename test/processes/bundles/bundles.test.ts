@@ -1,3 +1,4 @@
+import { createPublicKey } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
@@ -6,6 +7,8 @@ import { HoldfastError } from '../../../protocol/errors.ts';
 import { parseHash } from '../../../snapshot-format/objects.ts';
 import { replay, projectionMismatches } from '../../../supervisor/history/projection.ts';
 import { BundleExport } from '../../../supervisor/bundles/bundle-exports.ts';
+import { verifiedCheckpoint } from '../../../supervisor/bundles/bundle-checkpoint.ts';
+import { openHostKey } from '../../../supervisor/manifests/host-key.ts';
 import { tarHeader, tarPadding, TAR_END } from '../../../supervisor/bundles/tar.ts';
 import { verifyTree } from '../../../supervisor/snapshots/verify/verify-tree.ts';
 import {
@@ -17,10 +20,11 @@ import {
 } from '../../fixtures/bundles/bundle-home.ts';
 import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
 import { folder, type ModelTree, plainFile } from '../../fixtures/snapshots/model-tree.ts';
-import { rejectedError, turnId } from '../../fixtures/store/temporary-home.ts';
+import { rejectedError, thrownError, turnId } from '../../fixtures/store/temporary-home.ts';
 import { soakCount } from '../../setup/run-length.ts';
 
 const OWNER = {};
+const { signal } = new AbortController();
 const EARLIER: ModelTree = new Map([
   ['', folder()],
   ['a', plainFile(Buffer.from('one'))],
@@ -142,6 +146,67 @@ test('another home gets files, history, outputs, memory, review and base', async
   const again = await imported(third, await exported(other, sessionId), other.keyId());
   expect(third.turns.listBySession(again.sessionId)).toHaveLength(2);
   expect(third.reviewRows.findOpen(again.sessionId)).toMatchObject({ revision: 4 });
+});
+
+test('a history that was cut brings its signed checkpoint, and begins there', async () => {
+  const { at } = await made();
+  const id = 'ses-aaaaaaaaaaaaaaaa';
+  const { seq, events: removed } = await at.historyCuts.cut(at.sessions.find(id), { keep: 4 }, signal);
+  // The first turn.
+  expect(removed).toBe(5);
+  const file = await exported(at, id);
+  const other = bundleHome();
+  const { sessionId } = await imported(other, file, at.keyId());
+  const history = other.events.read(sessionId);
+  expect(history.find(({ type }) => type === 'session.imported')?.data).toMatchObject({
+    checkpoint: { seq, removed, madeAt: '1970-01-01T00:00:05.000Z' },
+  });
+  // It is a whole history of its own.
+  expect(history.map((event) => event.seq)).toEqual(history.map((_, place) => place + 1));
+  expect(await other.events.verify(sessionId)).toMatchObject({ ok: true });
+  expect(other.checkpoints.verify(sessionId)).toBeNull();
+  const turns = other.turns.listBySession(sessionId).reverse();
+  expect(turns.map(({ id: turn }) => other.turns.getOrThrow(turn).input.toString())).toEqual(['prompt 1']);
+  expect(projectionMismatches(replay(history), other.sessions.find(sessionId), turns)).toEqual([]);
+  expect(other.events.read(sessionId, { type: 'memory.changed' })).toHaveLength(1);
+  // And on to a third one.
+  const third = bundleHome();
+  const next = await imported(third, await exported(other, sessionId), other.keyId());
+  expect(await third.events.verify(next.sessionId)).toMatchObject({ ok: true });
+});
+
+describe('the checkpoint of a bundle is refused', () => {
+  const seqs = (...all: number[]) => all.map((seq) => ({ seq }));
+  const given = async () => {
+    const { at } = await made();
+    const session = 'ses-aaaaaaaaaaaaaaaa';
+    const { seq } = await at.historyCuts.cut(at.sessions.find(session), { keep: 4 }, signal);
+    const { publicKey } = openHostKey(at.home.hostKey);
+    const context = { publicKey: createPublicKey(publicKey), home: at.home.id, session };
+    const { kept } = at.checkpoints.verify(session) ?? { kept: 0 };
+    const before = seqs(...Array.from({ length: kept }, (_, n) => n + 1));
+    return { at, seq, before, context, text: at.checkpoints.envelope(session) ?? '' };
+  };
+
+  test('unless its signature, its session and where the events begin are right', async () => {
+    const { seq, before, context, text } = await given();
+    const events = [...before, ...seqs(seq + 1, seq + 2)];
+    expect(verifiedCheckpoint(text, { ...context, events })).toMatchObject({ seq });
+    const other = openHostKey(bundleHome().home.hostKey).publicKey;
+    const refused: [string, Partial<Parameters<typeof verifiedCheckpoint>[1]>, string][] = [
+      [text, { publicKey: createPublicKey(other) }, 'another key signed it'],
+      [text.replace('"payload":"e', '"payload":"f'), {}, 'its signature does not match'],
+      [text, { session: 'ses-bbbbbbbbbbbbbbbb' }, 'of another session'],
+      [text, { home: '0'.repeat(16) }, 'of another session'],
+      [text, { events: [...before, ...seqs(seq + 2, seq + 3)] }, 'does not begin where'],
+      [text, { events: [...before, ...seqs(seq + 1, seq + 3)] }, 'does not begin where'],
+      [text, { events: seqs(seq + 1, seq + 2) }, 'does not begin where'],
+    ];
+    for (const [envelope, change, why] of refused) {
+      const error = thrownError(() => verifiedCheckpoint(envelope, { ...context, events, ...change }));
+      expect([error.code, error.why]).toEqual(['snapshot_damaged', expect.stringContaining(why)]);
+    }
+  });
 });
 
 test('of a snapshot there is what was there then; its own home takes it back under another id', async () => {
