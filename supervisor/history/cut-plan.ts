@@ -1,5 +1,6 @@
 import type { SessionEvent } from '../../protocol/entities.ts';
-import { contentsOf, parseEvent } from '../../protocol/events.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { contentsOf, type EventEntry, parseEvent } from '../../protocol/events.ts';
 import { KeptEvents } from './kept-events.ts';
 
 export interface CutRequestFacts {
@@ -59,13 +60,13 @@ export async function planCut(
     scannedTo = Math.max(scannedTo, seq);
     // Clocks are set back: the first event that is not older ends it. What an earlier cut has left is older in any case.
     isBefore &&= seq <= start || (seq <= most && (before === null || Date.parse(event.at) < before));
+    const entry = parsed(event);
     if (isBefore) {
       asked = Math.max(asked, seq);
-      kept.add(event);
+      if (entry !== null) kept.add(seq, entry);
       seqs.push(seq);
       if (event.type === 'history.cut') cuts.push(seq);
     }
-    const entry = parseEvent(event);
     if (entry === null) continue;
     for (const { sha256 } of contentsOf(entry))
       if (isBefore || contents.has(sha256)) contents.set(sha256, seq);
@@ -122,15 +123,16 @@ export class CutPlan {
     }
   }
 
-  /** Contents that no event after `seq` names, and none that stays. */
-  contentsOnlyUpTo(seq: number): string[] {
+  /** Contents that an event after `from` was the last to name, up to `seq`, and that nothing names which stays. */
+  contentsBetween(from: number, seq: number): string[] {
     return [...this.#facts.contents].flatMap(([id, last]) =>
-      last <= seq && !this.#keptContents.has(id) ? [id] : [],
+      last > from && last <= seq && !this.#keptContents.has(id) ? [id] : [],
     );
   }
 
-  turnsUpTo(seq: number): string[] {
-    return this.#facts.spans.filter(({ to }) => to <= seq).map(({ id }) => id);
+  /** The turns that ended after `from`, up to `seq`. */
+  turnsBetween(from: number, seq: number): string[] {
+    return this.#facts.spans.filter(({ to }) => to > from && to <= seq).map(({ id }) => id);
   }
 
   /** The ends of the steps in which the plan is carried out, about `events` apart, each between two turns. */
@@ -153,6 +155,19 @@ export class CutPlan {
   /** The turns that begin up to `seq` and go on behind it. */
   #blockAt(seq: number): Block | undefined {
     return this.#blocks.find(({ from, to }) => from <= seq && to > seq);
+  }
+}
+
+/** Errors: `home_damaged` for an event that nobody of ours wrote. */
+function parsed(event: SessionEvent): EventEntry | null {
+  try {
+    return parseEvent(event);
+  } catch (cause) {
+    throw new HoldfastError('home_damaged', 'The history was not cut', {
+      why: `event ${event.seq} was changed`,
+      next: 'see `holdfast session verify SESSION`',
+      cause,
+    });
   }
 }
 

@@ -20,7 +20,7 @@ import { Replay } from './projection.ts';
 const KIND = 'history.cut';
 const PAGE = 1000;
 /** Events that one transaction removes, unless a turn has more: nothing else runs meanwhile. */
-const STEP_EVENTS = 10_000;
+const STEP_EVENTS = 1000;
 const StoredSchema = z.object({ cut: z.string() });
 const BytesSchema = z.object({ bytes: count.nullable() });
 
@@ -35,6 +35,13 @@ export interface HistoryCutsOptions {
   readonly now: () => number;
   /** Events of one transaction; only tests change it. */
   readonly stepEvents?: number;
+}
+
+/** Removes the events after `from` up to `seq`. `isNoted`: the history says so; the first and the last step are enough. */
+interface Step {
+  readonly from: number;
+  readonly seq: number;
+  readonly isNoted: boolean;
 }
 
 type CutRequest = Omit<Params<'history/cut'>, 'session'>;
@@ -126,7 +133,12 @@ export class HistoryCuts {
       await failpoint('cut.before-step');
       let files: string[] = [];
       const step = (): void => {
-        files = this.#removeUpTo(session.id, seq, plan, state);
+        files = this.#removeStep(
+          session.id,
+          { from, seq, isNoted: from === start || seq === plan.seq },
+          plan,
+          state,
+        );
       };
       let answer: HistoryCut | null = null;
       if (seq === plan.seq) answer = finish(step);
@@ -140,10 +152,10 @@ export class HistoryCuts {
     throw new HoldfastError('internal', 'A cut has no last step');
   }
 
-  /** One step. Returns the files that have bytes without a content then. */
-  #removeUpTo(
+  /** Returns the files that have bytes without a content then. */
+  #removeStep(
     sessionId: string,
-    seq: number,
+    { from, seq, isNoted }: Step,
     plan: CutPlan,
     state: NonNullable<ReturnType<Replay['state']>>,
   ): string[] {
@@ -157,15 +169,15 @@ export class HistoryCuts {
       const kept = plan.kept.filter((one) => one <= seq);
       const removed = removedBefore + events.cut(sessionId, seq, kept);
       const keyId = checkpoints.save(sessionId, { seq, hash: last.hash }, removed, state);
-      const files = contents.removeNamed(sessionId, plan.contentsOnlyUpTo(seq), now());
+      const files = contents.removeNamed(sessionId, plan.contentsBetween(from, seq), now());
       // A result is in the row of its turn too.
       database.run(
         'UPDATE turns SET output = NULL WHERE sessionId = ? AND id IN (SELECT value FROM json_each(?))',
         sessionId,
-        JSON.stringify(plan.turnsUpTo(seq)),
+        JSON.stringify(plan.turnsBetween(from, seq)),
       );
       const data = { seq, removed, kept: kept.length, keyId };
-      events.append(sessionId, [{ type: 'history.cut', data, at: now() }]);
+      if (isNoted) events.append(sessionId, [{ type: 'history.cut', data, at: now() }]);
       // Not awaited, because a transaction is synchronous; a kill happens inside the call.
       void failpoint('cut.during-step');
       return files;
@@ -197,7 +209,7 @@ export class HistoryCuts {
       const { seq } = events.start(sessionId);
       return { seq, events: 0, kept: 0, turns: 0, contents: 0, bytes: 0, snapshots: 0, limitedBy };
     }
-    const ids = plan.contentsOnlyUpTo(plan.seq);
+    const ids = plan.contentsBetween(0, plan.seq);
     const row = database.get(
       `SELECT sum(bytes) AS bytes FROM contents
        WHERE sessionId = ? AND removedAt IS NULL AND sha256 IN (SELECT value FROM json_each(?))`,
@@ -208,7 +220,7 @@ export class HistoryCuts {
       seq: plan.seq,
       events: plan.events,
       kept: plan.kept.length,
-      turns: plan.turnsUpTo(plan.seq).length,
+      turns: plan.turnsBetween(0, plan.seq).length,
       contents: ids.length,
       bytes: parseRow(BytesSchema, 'contents', row).bytes ?? 0,
       snapshots: snapshots.listBySession(sessionId).filter(({ eventSeq }) => eventSeq <= plan.seq).length,

@@ -1,5 +1,4 @@
-import type { SessionEvent } from '../../protocol/entities.ts';
-import { contentsOf, type EventEntry, parseEvent } from '../../protocol/events.ts';
+import { contentsOf, type EventEntry } from '../../protocol/events.ts';
 
 /** Events that stay whatever else is cut: what the session began with, and what was handed off and stated. */
 const ALWAYS: ReadonlySet<string> = new Set<EventEntry['type']>([
@@ -28,12 +27,10 @@ export class KeptEvents {
   }
 
   /** Call it with each event that would be removed, in order. */
-  add(event: SessionEvent): void {
-    const entry = parseEvent(event);
-    if (entry === null) return;
+  add(seq: number, entry: EventEntry): void {
     const keep = (): void => {
       this.#found.set(
-        event.seq,
+        seq,
         contentsOf(entry).map(({ sha256 }) => sha256),
       );
     };
@@ -42,7 +39,7 @@ export class KeptEvents {
     if (key !== null) {
       const earlier = this.#newest.get(key);
       if (earlier !== undefined) this.#found.delete(earlier);
-      this.#newest.set(key, event.seq);
+      this.#newest.set(key, seq);
       keep();
     }
     if (entry.type === 'workspace.restored') {

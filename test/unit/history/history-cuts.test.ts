@@ -260,6 +260,17 @@ describe('a cut', () => {
   });
 });
 
+test('a cut in steps says so at its beginning and at its end', async () => {
+  const { turn, keep, types, verify, events } = given(3);
+  for (let n = 0; n < 5; n += 1) turn(n, `prompt ${n}`, `result ${n}`);
+  expect(await keep(3)).toMatchObject({ turns: 4, events: 12, contents: 8 });
+  expect(types()).toEqual([
+    ...['session.created', 'turn.queued', 'turn.output', 'turn.ended', 'history.cut', 'history.cut'],
+  ]);
+  expect(events.newest(SESSION, 'history.cut', 1)[0]?.data).toMatchObject({ seq: 13, removed: 12, kept: 1 });
+  expect(await verify()).toMatchObject({ ok: true, checkpoint: { seq: 13, removed: 12 } });
+});
+
 describe('a checkpoint is not valid', () => {
   const damages: Record<string, (all: ReturnType<typeof given>) => void> = {
     'if its state was changed': ({ database }) =>
