@@ -4,6 +4,7 @@ import { cutNote } from './history.ts';
 import type { SessionEvent } from './entities.ts';
 import { noteOf, turnOf } from './event-facts.ts';
 import { type EventEntry, contentOf, parseEvent } from './events.ts';
+import { snapshotReasonRule } from './snapshot-reasons.ts';
 
 /** The newest item that was stored under a key; undefined for none. */
 export type FindItem = (key: string) => ProjectedItem | undefined;
@@ -154,6 +155,7 @@ function beside(step: Step, entry: EventEntry): readonly ItemChange[] {
       return one({ ...mark(entry.data.turnId), mark: 'restarted' });
     case 'snapshot.created': {
       const { snapshotId, reason, label, changedFiles, turnId = null } = entry.data;
+      if (snapshotReasonRule(reason).isSilent === true) return [];
       return one({ ...mark(turnId), mark: 'snapshot', snapshotId, reason, label, changedFiles });
     }
     case 'snapshot.failed': {

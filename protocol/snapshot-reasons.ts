@@ -11,12 +11,14 @@ export interface SnapshotReasonRule {
   readonly turn?: 'next' | 'last';
   /** It shows where work begins: what changed before it is not the work of the turn that runs. */
   readonly isBeginning?: true;
+  /** The conversation does not show it: nothing has happened yet. */
+  readonly isSilent?: true;
 }
 
 /** Why snapshots are created. A new reason is a line here and, for people, one in the table of `docs/snapshots.md`. */
 export const SNAPSHOT_REASON_RULES = {
   manual: { by: 'person', title: 'Created by a person', isKept: true },
-  start: { by: 'supervisor', title: 'Start of the session', isBeginning: true },
+  start: { by: 'supervisor', title: 'Start of the session', isBeginning: true, isSilent: true },
   'before-turn': { by: 'supervisor', title: 'Before a turn', turn: 'next', isBeginning: true },
   'after-turn': { by: 'supervisor', title: 'After a turn', turn: 'last' },
   'before-restore': { by: 'supervisor', title: 'Before a restore' },

@@ -36,6 +36,26 @@ test('an event about which the table says nothing is its fields in the history, 
   expect(formatTranscript(plain)).toBe('');
 });
 
+test('the snapshot at the start of a session is in its history, and its conversation still says that nothing happened', () => {
+  const created = (reason: string): SessionEvent =>
+    event('snapshot.created', {
+      ...{
+        snapshotId: 'snp-aaaaaaaaaaaaaaaa',
+        reason,
+        label: null,
+        root: '0'.repeat(64),
+        files: 1,
+        bytes: 1,
+      },
+      ...{ changedFiles: 1, newBytes: 1, frozenMs: 0 },
+    });
+  expect(projectEvent(created('start'), () => undefined)).toEqual([]);
+  expect(formatEvent(created('start'))).not.toBe('');
+  expect(projectEvent(created('after-turn'), () => undefined)).toMatchObject([
+    { item: { mark: 'snapshot' } },
+  ]);
+});
+
 test('an event that changes a turn names the turn', () => {
   const changing = TYPES.filter((type) => changesTurn({ type, data: {} } as EventEntry));
   expect(changing).toHaveLength(8);
