@@ -125,6 +125,20 @@ export const TurnProgressSchema = z.object({
 });
 export type TurnProgress = z.infer<typeof TurnProgressSchema>;
 
+/** A turn of which nothing is there. */
+export const ABSENT_TURN: TurnProgress = {
+  state: 'absent',
+  stdout: 0,
+  stderr: 0,
+  result: 0,
+  exitCode: null,
+  worker: null,
+  workerDied: false,
+  limits: [],
+  diskFull: false,
+  damage: null,
+};
+
 export const AttachedPartSchema = z.object({
   turnId: TurnIdSchema,
   name: AttachmentNameSchema,

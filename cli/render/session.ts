@@ -1,6 +1,7 @@
 import type { Session } from '../../protocol/entities.ts';
 import type { Style } from './style.ts';
 import type { Paint } from './style.ts';
+import { ancestorOf, beginningOf } from '../../protocol/origins.ts';
 import { formatRelativeTime, formatSize } from './quantity.ts';
 import { formatFields, formatTable } from './table.ts';
 import type { Column } from './table.ts';
@@ -120,21 +121,6 @@ function workspaceKind(session: Session): string {
   return session.persistent ? 'persistent' : 'ephemeral';
 }
 
-/** Null for a session that began by itself. */
-function beginning({ origin }: Session): string | null {
-  switch (origin?.kind) {
-    case 'fork':
-      return `as a fork of snapshot ${origin.snapshotId ?? ''}`;
-    case 'snapshot':
-      return `with the files of snapshot ${origin.snapshotId ?? ''}`;
-    case 'import':
-      return 'as the import of a bundle';
-    case 'new':
-    case undefined:
-      return null;
-  }
-}
-
 /** All details of a session, a line each. */
 export function formatSession(session: Session, style: Style, now: number): string[] {
   const when = (time: string) => `${formatRelativeTime(time, now)} (${time})`;
@@ -149,8 +135,8 @@ export function formatSession(session: Session, style: Style, now: number): stri
       ],
       ['About', session.about],
       ['Created', `${when(session.createdAt)}${session.author === null ? '' : ` by ${session.author}`}`],
-      ['Began', beginning(session)],
-      ['Lineage', session.lineage === session.id ? null : session.lineage],
+      ['Began', beginningOf(session)],
+      ['Lineage', ancestorOf(session)],
       ['Last active', when(session.lastActiveAt)],
       ['Expires', session.expiresAt === null ? null : when(session.expiresAt)],
       ['Workspace', `${workspaceKind(session)}, ${session.backing}`],

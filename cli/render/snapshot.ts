@@ -23,6 +23,7 @@ export function formatSnapshotTable(snapshots: readonly Snapshot[], options: Sna
       { title: 'ID', value: ({ id }) => id, paint: () => style.bold },
       { title: 'CREATED', value: ({ createdAt }) => formatRelativeTime(createdAt, now) },
       { title: 'REASON', value: ({ reason }) => reason },
+      { title: 'AUTHOR', value: ({ author }) => author ?? '', shrinkPriority: 2 },
       { title: 'FILES', value: ({ files }) => files.toLocaleString('en-US'), align: 'right' },
       { title: 'SIZE', value: ({ bytes }) => formatSize(bytes), align: 'right' },
       { title: 'ADDED TO DISK', value: ({ newBytes }) => formatSize(newBytes), align: 'right' },

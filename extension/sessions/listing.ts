@@ -1,5 +1,6 @@
 import { sanitize } from '../base/sanitize.ts';
 import { SESSION_STATUSES } from '../../protocol/entities.ts';
+import { ancestorOf, beginningOf } from '../../protocol/origins.ts';
 import type { Session, SessionStatus } from '../../protocol/entities.ts';
 
 export type Group = 'waiting' | 'active' | 'earlier' | 'unstarted';
@@ -133,4 +134,23 @@ export function formatStatus(session: Session): string {
   if (session.hydration !== null)
     return session.hydration.failed === null ? 'copying files' : 'files could not be copied';
   return session.status;
+}
+
+/** What the tooltip of a session says, a line each, sanitized. */
+export function sessionFacts(session: Session): string[] {
+  const { profile, about, lastPrompt, tags, author } = session;
+  const began = beginningOf(session);
+  const ancestor = ancestorOf(session);
+  return [
+    `${sanitize(sessionTitle(session))}, of ${profile} — ${formatStatus(session)}`,
+    about === null ? '' : `First prompt: ${sanitize(about)}`,
+    lastPrompt === null ? '' : `Last prompt: ${sanitize(lastPrompt)}`,
+    `Created ${session.createdAt}${author === null ? '' : ` by ${sanitize(author)}`}`,
+    began === null ? '' : `Began ${began}`,
+    ancestor === null ? '' : `Lineage: ${ancestor}`,
+    `Last active ${session.lastActiveAt}`,
+    tags.length === 0 ? '' : `Tags: ${tags.map((tag) => sanitize(tag)).join(', ')}`,
+    session.engineReachable ? '' : 'Docker does not answer. This is the last known state.',
+    session.id,
+  ].filter((line) => line !== '');
 }

@@ -27,10 +27,11 @@ import {
   menuContextOf,
   formatFilter,
   groupOf,
+  formatStatus,
+  sessionFacts,
   sessionIcon,
   isFiltered,
   sessionsInGroup,
-  formatStatus,
   sessionSubtitle,
   sessionTitle,
 } from './listing.ts';
@@ -307,16 +308,7 @@ function entryUri(session: string): Uri {
 }
 
 function tooltipOf(session: Session): MarkdownString {
-  const lines = [
-    `${sanitize(sessionTitle(session))}, of ${session.profile} — ${formatStatus(session)}`,
-    session.about === null ? '' : `First prompt: ${sanitize(session.about)}`,
-    session.lastPrompt === null ? '' : `Last prompt: ${sanitize(session.lastPrompt)}`,
-    `Last active ${session.lastActiveAt}`,
-    session.tags.length === 0 ? '' : `Tags: ${session.tags.map((tag) => sanitize(tag)).join(', ')}`,
-    session.engineReachable ? '' : 'Docker does not answer. This is the last known state.',
-    session.id,
-  ];
   const text = new MarkdownString();
-  for (const line of lines.filter((one) => one !== '')) text.appendText(`${line}\n`);
+  for (const line of sessionFacts(session)) text.appendText(`${line}\n`);
   return text;
 }

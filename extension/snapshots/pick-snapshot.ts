@@ -3,6 +3,7 @@ import type { QuickPickItem } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Session } from '../../protocol/entities.ts';
 import { SnapshotIdSchema } from '../../protocol/ids.ts';
+import { AUTHOR_NAMES } from '../../protocol/origins.ts';
 import type { Snapshot } from '../../protocol/snapshots.ts';
 import type { Connection } from '../connection/connection.ts';
 import { formatAge, formatBytes, formatCount } from '../base/format.ts';
@@ -27,7 +28,8 @@ export async function snapshotItems(connection: Connection, { id }: Session): Pr
     iconPath: new ThemeIcon(snapshot.label === null ? 'history' : 'bookmark'),
     description:
       `${formatAge(snapshot.createdAt, now)} · ` +
-      `${formatCount(snapshot.files, 'file')}, ${formatBytes(snapshot.bytes)}`,
+      `${formatCount(snapshot.files, 'file')}, ${formatBytes(snapshot.bytes)}` +
+      (snapshot.author === null ? '' : ` · by ${AUTHOR_NAMES[snapshot.author]}`),
     snapshot,
   }));
 }

@@ -22,19 +22,6 @@ const DAMAGE_MS = 2000;
  */
 const EXIT = /^([0-9]{1,3}|-)((?: [a-z]+)*)\n\s*$/;
 
-export const ABSENT_TURN: TurnProgress = {
-  state: 'absent',
-  stdout: 0,
-  stderr: 0,
-  result: 0,
-  exitCode: null,
-  worker: null,
-  workerDied: false,
-  limits: [],
-  diskFull: false,
-  damage: null,
-};
-
 /** One turn, read from its directory. */
 export class Turn {
   readonly id: string;

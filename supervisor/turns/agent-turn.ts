@@ -1,26 +1,15 @@
 import type { Profile } from '../../protocol/profile.ts';
 import { PROFILE_DEFAULTS, permissionsOf } from '../../protocol/profile.ts';
-import type { TurnProgress } from '../../sidecar/wire.ts';
+import { ABSENT_TURN, type TurnProgress } from '../../sidecar/wire.ts';
 import type { AgentConversations } from '../agents/acp/agent-conversations.ts';
 import type { ChangeNotifier } from '../base/change-notifier.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { TurnRow } from '../store/turns.ts';
 import type { TurnOutcome } from './turn-records.ts';
 
-const RUNNING: TurnProgress = {
-  state: 'running',
-  stdout: 0,
-  stderr: 0,
-  result: 0,
-  exitCode: null,
-  worker: null,
-  workerDied: false,
-  limits: [],
-  diskFull: false,
-  damage: null,
-};
+const RUNNING: TurnProgress = { ...ABSENT_TURN, state: 'running' };
 /** No supervisor has begun it. */
-export const NOT_BEGUN: TurnProgress = { ...RUNNING, state: 'absent' };
+export const NOT_BEGUN = ABSENT_TURN;
 /** Nothing killed the program of an agent that says how it ended. */
 const ENDED: TurnProgress = { ...RUNNING, state: 'ended', exitCode: 0 };
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { formatSnapshotGraph } from '../../../cli/render/snapshot-graph.ts';
+import { formatSnapshotTable } from '../../../cli/render/snapshot.ts';
 import { createStyle } from '../../../cli/render/style.ts';
 import { entriesOf } from '../../../protocol/snapshot-tree.ts';
 import type { Snapshot, SnapshotGraph } from '../../../protocol/snapshots.ts';
@@ -56,4 +57,16 @@ describe('snapshot list --graph', () => {
     for (const line of drawn) expect(Array.from(line).length).toBeLessThanOrEqual(80);
     for (const bad of ['\u001b', '\u202e', '\n']) expect(drawn.join('')).not.toContain(bad);
   });
+});
+
+test('snapshot list says who asked for each snapshot', () => {
+  const all = [snapshot(2, { author: 'agent' }), snapshot(1, { author: 'supervisor' }), snapshot(0)];
+  const [head = '', ...rows] = formatSnapshotTable(all, {
+    style: createStyle(false, {}),
+    now: NOW,
+    width: 160,
+  });
+  const column = head.indexOf('AUTHOR');
+  expect(column).toBeGreaterThan(0);
+  expect(rows.map((row) => row.slice(column).split(' ')[0])).toEqual(['agent', 'supervisor', '']);
 });

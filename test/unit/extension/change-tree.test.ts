@@ -12,25 +12,10 @@ import {
 import type { Branch, Leaf } from '../../../extension/review/change-tree.ts';
 import { describeFlags, inReviewOrder } from '../../../extension/review/review-model.ts';
 import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
+import { reviewFile } from '../../fixtures/reviews/review-file.ts';
 
-function change(path: string, given: Partial<ReviewFile> = {}): ReviewFile {
-  return {
-    path: `/workspace/${path}`,
-    id: '0'.repeat(24),
-    kind: 'modified',
-    type: 'file',
-    oldBytes: 1,
-    newBytes: 2,
-    oldMode: 0o644,
-    newMode: 0o644,
-    state: 'to-review',
-    again: false,
-    byHunk: true,
-    below: 0,
-    risks: [],
-    ...given,
-  };
-}
+const change = (path: string, given: Partial<ReviewFile> = {}): ReviewFile =>
+  reviewFile(`/workspace/${path}`, given);
 
 /** All branches and leaves, from top to bottom as an open tree shows them. */
 function walk(branches: readonly (Branch | Leaf)[]): (Branch | Leaf)[] {

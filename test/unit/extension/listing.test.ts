@@ -5,6 +5,7 @@ import {
   formatStatus,
   groupOf,
   menuContextOf,
+  sessionFacts,
   sessionIcon,
   sessionSubtitle,
   sessionTitle,
@@ -108,4 +109,18 @@ test('a session without a name shows its profile and the end of its id', () => {
 
 test('sizes have a unit that fits', () => {
   expect([12, 4_000, 3_500_000, 5e9].map(formatBytes)).toEqual(['12 bytes', '4 KB', '3.3 MB', '4.7 GB']);
+});
+
+test('the tooltip of a session says who created it, from what, and of which lineage it is', () => {
+  expect(sessionFacts(session({}))).toContain('Created 2026-01-01T00:00:00.000Z by ada');
+  expect(sessionFacts(session({})).filter((line) => /^(Began|Lineage)/.test(line))).toEqual([]);
+  const lineage = 'ses-bbbbbbbbbbbbbbbb';
+  const forked = { origin: { kind: 'fork' as const, snapshotId: 'snp-aaaaaaaaaaaaaaaa' }, lineage };
+  expect(sessionFacts(session(forked))).toEqual(
+    expect.arrayContaining(['Began as a fork of snapshot snp-aaaaaaaaaaaaaaaa', `Lineage: ${lineage}`]),
+  );
+  const imported = session({ origin: { kind: 'import', snapshotId: null }, author: null });
+  expect(sessionFacts(imported)).toEqual(
+    expect.arrayContaining(['Created 2026-01-01T00:00:00.000Z', 'Began as the import of a bundle']),
+  );
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Hunk, ReviewFile } from '../../../protocol/review.ts';
+import type { Hunk } from '../../../protocol/review.ts';
 import { textsOf } from '../../../extension/review/change-texts.ts';
 import {
   badgeOf,
@@ -11,25 +11,7 @@ import {
   neighbourHunk,
   partsIn,
 } from '../../../extension/review/review-model.ts';
-
-function change(path: string, given: Partial<ReviewFile> = {}): ReviewFile {
-  return {
-    path,
-    id: '0'.repeat(24),
-    kind: 'modified',
-    type: 'file',
-    oldBytes: 1,
-    newBytes: 2,
-    oldMode: 0o644,
-    newMode: 0o644,
-    state: 'to-review',
-    again: false,
-    byHunk: true,
-    below: 0,
-    risks: [],
-    ...given,
-  };
-}
+import { reviewFile } from '../../fixtures/reviews/review-file.ts';
 
 function hunk(
   id: string,
@@ -51,11 +33,11 @@ function hunk(
 
 describe('the order of a review', () => {
   const files = [
-    change('/workspace/a'),
-    change('/workspace/b', { state: 'accepted' }),
-    change('/workspace/c', { state: 'partial' }),
-    change('/workspace/z', { risks: ['executes', 'large'] }),
-    change('/workspace/y', { risks: ['ci'] }),
+    reviewFile('/workspace/a'),
+    reviewFile('/workspace/b', { state: 'accepted' }),
+    reviewFile('/workspace/c', { state: 'partial' }),
+    reviewFile('/workspace/z', { risks: ['executes', 'large'] }),
+    reviewFile('/workspace/y', { risks: ['ci'] }),
   ];
 
   test('begins with what may run on the machine, and leaves out what is decided', () => {
@@ -69,7 +51,7 @@ describe('the order of a review', () => {
 
   test('each change is in one group', () => {
     expect(files.map(groupOf)).toEqual(['toReview', 'accepted', 'toReview', 'closely', 'closely']);
-    expect(groupOf(change('/workspace/m', { state: 'mixed', risks: ['executes'] }))).toBe('mixed');
+    expect(groupOf(reviewFile('/workspace/m', { state: 'mixed', risks: ['executes'] }))).toBe('mixed');
   });
 
   test('generated files and tests come last, in a group of their own, unless they need care', () => {
@@ -82,11 +64,12 @@ describe('the order of a review', () => {
       'src/ParserTest.java',
     ];
     const plain = ['latest.ts', 'contest/a.ts', 'testing.md', 'attest.py', 'protest_a.py', 'Test.java/a'];
-    for (const path of tests) expect([path, groupOf(change(`/workspace/${path}`))]).toEqual([path, 'aside']);
+    for (const path of tests)
+      expect([path, groupOf(reviewFile(`/workspace/${path}`))]).toEqual([path, 'aside']);
     for (const path of plain)
-      expect([path, groupOf(change(`/workspace/${path}`))]).toEqual([path, 'toReview']);
-    const generated = change('/workspace/a.min.js', { risks: ['generated'] });
-    const hook = change('/workspace/test/hook', { risks: ['executes', 'generated'] });
+      expect([path, groupOf(reviewFile(`/workspace/${path}`))]).toEqual([path, 'toReview']);
+    const generated = reviewFile('/workspace/a.min.js', { risks: ['generated'] });
+    const hook = reviewFile('/workspace/test/hook', { risks: ['executes', 'generated'] });
     expect([generated, hook].map(groupOf)).toEqual(['aside', 'closely']);
     expect(groupOf({ ...generated, state: 'accepted' })).toBe('accepted');
     expect(inReviewOrder([generated, ...files, hook]).map(({ path }) => path)).toEqual([
@@ -102,19 +85,19 @@ describe('the order of a review', () => {
     expect(neighbour(files, '/workspace/b', -1)?.path).toBe('/workspace/a');
     expect(neighbour(files, '/workspace/c', 1)).toBeUndefined();
     expect(neighbour(files, '', 1)?.path).toBe('/workspace/y');
-    expect(neighbour([change('/workspace/b', { state: 'accepted' })], '/workspace/b', 1)).toBeUndefined();
+    expect(neighbour([reviewFile('/workspace/b', { state: 'accepted' })], '/workspace/b', 1)).toBeUndefined();
   });
 
   test('what was decided last leads back to the first that is left', () => {
-    const decided = [change('/workspace/a'), change('/workspace/b', { state: 'accepted' })];
+    const decided = [reviewFile('/workspace/a'), reviewFile('/workspace/b', { state: 'accepted' })];
     expect(neighbour(decided, '/workspace/b', 1)?.path).toBe('/workspace/a');
   });
 });
 
 test('a badge has two characters at most, and the tooltip says what they mean', () => {
-  const risky = change('/workspace/x', { kind: 'added', again: true, risks: ['executes', 'large'] });
+  const risky = reviewFile('/workspace/x', { kind: 'added', again: true, risks: ['executes', 'large'] });
   expect(badgeOf(risky)).toBe('A!');
-  expect(badgeOf(change('/workspace/x', { kind: 'renamed', risks: ['large'] }))).toBe('R');
+  expect(badgeOf(reviewFile('/workspace/x', { kind: 'renamed', risks: ['large'] }))).toBe('R');
   expect(describeChange(risky)).toBe(
     'Added, to review, changed since you decided · may run on your machine, large',
   );
@@ -175,7 +158,7 @@ describe('hunks', () => {
 
 describe('the texts of a change', () => {
   const bytes = (text: string) => ({ size: Buffer.byteLength(text), bytes: Buffer.from(text) });
-  const modified = change('/workspace/a');
+  const modified = reviewFile('/workspace/a');
 
   test('show a return that the editor would hide or take for a line of its own', () => {
     expect(textsOf(modified, bytes('a\nb\n'), bytes('a\r\nb\r\n'))).toEqual({
@@ -190,7 +173,7 @@ describe('the texts of a change', () => {
     expect(textsOf(modified, null, bytes('\0')).target).toContain('Binary file of 1 bytes');
     const large = { size: 5 * 2 ** 20, bytes: Buffer.alloc(4 * 2 ** 20, 'a') };
     expect(textsOf(modified, null, large).target).toContain('File of 5.0 MB');
-    expect(textsOf(change('/workspace/a', { kind: 'mode', newMode: 0o755 }), null, null)).toEqual({
+    expect(textsOf(reviewFile('/workspace/a', { kind: 'mode', newMode: 0o755 }), null, null)).toEqual({
       base: 'File mode rw-r--r-- (644)\n',
       target: 'File mode rwxr-xr-x (755)\n',
     });
