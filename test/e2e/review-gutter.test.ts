@@ -5,6 +5,7 @@ import { shellProject, writeProject } from '../setup/profiles.ts';
 import { TestHome } from '../setup/test-home.ts';
 import { type User, journey } from './harness/user.ts';
 
+const SnapshotSchema = z.object({ id: z.string() });
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 const STORY = Array.from({ length: 16 }, (_, at) => `line ${at + 1}\n`).join('');
 const POLL = { timeout: 30_000 };
@@ -172,11 +173,12 @@ test('a person accepts and rejects what the agent changed in the tree of changes
     const { id } = CreatedSchema.parse(created).session;
     const begin = 'cd /workspace && seq -f "line %g" 16 > story.txt && echo dist > .gitignore';
     await home.runOk(['exec', id, '--', 'sh', '-c', begin]);
-    await home.runOk(['snapshot', 'create', id]);
+    const base = SnapshotSchema.parse(await home.runJson(['snapshot', 'create', id])).id;
     const more =
       'cd /workspace && mkdir dist src && echo out > dist/out.js && echo a > src/a && echo b > src/b && echo : > run.sh && chmod +x run.sh';
     const edits = [edit(3, 'three'), edit(7, 'seven'), edit(11, 'eleven')];
     await home.runOk(['prompt', id, [...edits, more].join(' && ')]);
+    await home.runOk(['review', id, '--base', `snapshot:${base}`]);
     const story = (): Promise<string> => home.runOk(['workspace', 'cat', id, 'story.txt']);
     const decided = async (): Promise<number> =>
       (await home.runOk(['session', 'events', id, '--type', 'review.decided', '--json'])).split('\n').length -

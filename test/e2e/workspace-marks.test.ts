@@ -4,6 +4,7 @@ import { shellProject, writeProject } from '../setup/profiles.ts';
 import { TestHome } from '../setup/test-home.ts';
 import { type User, journey } from './harness/user.ts';
 
+const SnapshotSchema = z.object({ id: z.string() });
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 const POLL = { timeout: 60_000 };
 
@@ -33,7 +34,7 @@ test('the Explorer marks what the last turn or an open review changed, and each 
       'for name in edited same script gone; do echo "$name" > "$name"; done; seq 50 > long',
     ];
     await home.runOk(['exec', id, '--', 'sh', '-c', begin.join('\n')]);
-    await home.runOk(['snapshot', 'create', id]);
+    const before = SnapshotSchema.parse(await home.runJson(['snapshot', 'create', id])).id;
     const work = [
       'cd /workspace && echo more >> edited && chmod +x script && rm gone && mv long moved',
       'echo new > added && echo deep > closed/deep/new && touch same',
@@ -55,8 +56,8 @@ test('the Explorer marks what the last turn or an open review changed, and each 
       await person.toast('added was not there before the last turn').first().waitFor();
       await person.clearToasts();
 
-      // What is rejected is as before; a review since the start has the other changes.
-      await home.runOk(['review', id]);
+      // What is rejected is as before.
+      await home.runOk(['review', id, '--base', `snapshot:${before}`]);
       await home.runOk(['review', 'reject', id, 'edited']);
       await person.runCommand('Agent: Review Changes');
       await person.tab('(marks: review)').first().waitFor();
