@@ -329,7 +329,8 @@ hf_sweep() { # NONCE
     elif [ -z "$hf_kept" ]; then
       kill -KILL -1
       hf_is_sure=1
-    elif [ -n "$hf_sees" ] && [ $hf_tries -lt 2 ]; then
+    elif [ -n "$hf_sees" ] && { [ $hf_tries -lt 2 ] || { [ -z "$hf_strays" ] && [ $hf_tries -lt 8 ]; }; }; then
+      # Nothing is left, but something forked meanwhile, perhaps a terminal's shell. To look again disturbs nobody.
       hf_signal KILL $hf_strays
     else
       hf_sweep_frozen
