@@ -100,7 +100,7 @@ test('the page survives the death of its supervisor, and may be opened before th
     await home.runOk(['prompt', session, 'echo "after the death"']);
     await page.locator('.output.stdout', { hasText: 'after the death' }).waitFor();
     await page.getByRole('tab', { name: 'Snapshots' }).click();
-    await page.getByRole('listitem').filter({ hasText: 'After a turn' }).first().waitFor();
+    await page.getByRole('listitem').filter({ hasText: 'Before a turn' }).first().waitFor();
     await page.getByRole('tab', { name: 'Manifest' }).click();
     await page.getByText('Signed with the key of this home').waitFor();
     await page.getByText('4 (3 succeeded, 1 cancelled)').first().waitFor();
