@@ -15,11 +15,18 @@ export interface LineEdit {
  * A three-way merge: the edits of `mine` that apply the changes of `theirs` since `base`. Undefined where both sides
  * changed the same or adjacent lines, or where the texts differ too much. A change that both sides made is applied
  * once. All texts must have `\n` as their line end.
+ *
+ * @param timeoutMs - how long each of the two comparisons may take
  */
-export function mergeLines(base: string, mine: string, theirs: string): LineEdit[] | undefined {
+export function mergeLines(
+  base: string,
+  mine: string,
+  theirs: string,
+  timeoutMs = TIMEOUT_MS,
+): LineEdit[] | undefined {
   const [old, own, other] = [linesOf(base), linesOf(mine), linesOf(theirs)];
-  const ours = changes(old, own);
-  const incoming = changes(old, other);
+  const ours = changes(old, own, timeoutMs);
+  const incoming = changes(old, other, timeoutMs);
   if (ours === undefined || incoming === undefined) return undefined;
   const edits: LineEdit[] = [];
   let next = 0;
@@ -60,8 +67,8 @@ function linesOf(text: string): string[] {
 }
 
 /** The differences as edits of `from`, in order. */
-function changes(from: string[], to: string[]): LineEdit[] | undefined {
-  const parts = diffArrays(from, to, { maxEditLength: MAX_EDITS, timeout: TIMEOUT_MS }) as
+function changes(from: string[], to: string[], timeout: number): LineEdit[] | undefined {
+  const parts = diffArrays(from, to, { maxEditLength: MAX_EDITS, timeout }) as
     { value: string[]; added: boolean; removed: boolean }[] | undefined;
   if (parts === undefined) return undefined;
   const edits: LineEdit[] = [];

@@ -3,8 +3,9 @@ import { mergeLines, applyEdits } from '../../../extension/files/merge-lines.ts'
 import { soakCount } from '../../setup/run-length.ts';
 import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
 
+/** Small texts may take as long as a busy machine needs. */
 function merged(base: string, mine: string, theirs: string): string | undefined {
-  const edits = mergeLines(base, mine, theirs);
+  const edits = mergeLines(base, mine, theirs, 60_000);
   return edits === undefined ? undefined : applyEdits(mine, edits);
 }
 
@@ -41,7 +42,7 @@ describe('a merge by lines', () => {
     const numbered = (word: string): string =>
       Array.from({ length: 20_000 }, (_, n) => `${word} ${String(n)}`).join('\n');
     const begun = performance.now();
-    expect(merged(numbered('base'), numbered('mine'), numbered('theirs'))).toBeUndefined();
+    expect(mergeLines(numbered('base'), numbered('mine'), numbered('theirs'))).toBeUndefined();
     expect(performance.now() - begun).toBeLessThan(10_000);
   });
 
