@@ -65,6 +65,7 @@ export const CHANGE_PAGE = 100;
 const PageSnapshotSchema = SnapshotSchema.pick({
   ...{ id: true, createdAt: true, reason: true, label: true, pinned: true, files: true, bytes: true },
   ...{ changedFiles: true, newBytes: true, eventSeq: true, turn: true, duringTurn: true, missing: true },
+  author: true,
 });
 export type PageSnapshot = z.infer<typeof PageSnapshotSchema>;
 

@@ -1,5 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import type { Session } from '../../protocol/entities.ts';
+import { ancestorOf, beginningOf } from '../../protocol/origins.ts';
 import { formatBytes, formatCount, formatNumber, formatTime, plain } from '../format.ts';
 import type { SessionRecord } from '../late-messages.ts';
 import { Icon } from '../view/icon.tsx';
@@ -68,6 +70,8 @@ export function Record({ model }: { readonly model: LateModel }) {
             Save Manifest…
           </button>
         </p>
+        <h2>Where it comes from</h2>
+        <Beginning session={model.page.state.session} />
         <h2>What is kept</h2>
         <Kept model={model} snapshots={record.snapshots} />
       </div>
@@ -113,6 +117,27 @@ function Credentials({ credentials }: { readonly credentials: SessionRecord['cre
         </tr>
       ))}
     </Table>
+  );
+}
+
+/** Who created the session, from what, and of which lineage it is. */
+function Beginning({ session }: { readonly session: Session | null }) {
+  if (session === null) return null;
+  const { author, createdAt } = session;
+  const facts = [
+    ['Created', `${formatTime(createdAt)}${author === null ? '' : ` by ${plain(author)}`}`],
+    ['Began', beginningOf(session) ?? 'by itself'],
+    ['Lineage', ancestorOf(session) ?? 'its own'],
+  ];
+  return (
+    <dl>
+      {facts.map(([label, value]) => (
+        <div key={label}>
+          <dt>{label}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
   );
 }
 

@@ -6,7 +6,7 @@ import type { LateModel } from './late-model.ts';
 import { RestorePreview } from './restore-preview.tsx';
 import type { SnapshotList } from './snapshot-list.ts';
 import { ORIGIN } from '../../protocol/snapshot-tree.ts';
-import { namedWithTime, titleOf } from './snapshot-labels.ts';
+import { authorOf, namedWithTime, titleOf } from './snapshot-labels.ts';
 
 /** Snapshots that one can be compared with, the newest ones. */
 const MAX_CHOICES = 1000;
@@ -22,6 +22,7 @@ interface Props {
 /** One snapshot: what can be done with it, and what differs from another one or from now. */
 export function SnapshotDetails({ model, list, snapshot, below }: Props) {
   const { id, pinned, files, bytes, createdAt } = snapshot;
+  const author = authorOf(snapshot);
   const before = below === ORIGIN ? (list.graph.origin?.snapshotId ?? null) : below;
   const [other, setOther] = useState(before);
   const [isRestoring, setRestoring] = useState(model.page.saved.restore === true);
@@ -39,6 +40,7 @@ export function SnapshotDetails({ model, list, snapshot, below }: Props) {
       <p class="quiet">
         {new Date(createdAt).toLocaleString()} · {formatCount(files, 'file')}, {formatBytes(bytes)}
       </p>
+      {author !== '' && <p class="quiet">{author}</p>}
       <div class="actions">
         <button class="primary" aria-expanded={isRestoring} onClick={() => preview(!isRestoring)}>
           Restore…

@@ -1,3 +1,4 @@
+import { AUTHOR_NAMES } from '../../protocol/origins.ts';
 import { snapshotReasonRule } from '../../protocol/snapshot-reasons.ts';
 import { formatBytes, formatCount, formatTime, plain } from '../format.ts';
 import type { PageSnapshot } from '../late-messages.ts';
@@ -19,6 +20,16 @@ export function factsOf(snapshot: PageSnapshot): string {
     `+${formatBytes(newBytes)}`,
     duringTurn ? 'completed during the turn' : null,
     missing > 0 ? `${formatCount(missing, 'file')} missing` : null,
+  ]
+    .filter((fact) => fact !== null)
+    .join(' · ');
+}
+
+/** Who asked for it, and for which turn; empty from a supervisor that does not say. */
+export function authorOf({ author, turn }: PageSnapshot): string {
+  return [
+    author === null ? null : `By ${AUTHOR_NAMES[author]}`,
+    turn === null ? null : `${turn.id}: ${plain(turn.prompt)}`,
   ]
     .filter((fact) => fact !== null)
     .join(' · ');

@@ -7,7 +7,7 @@ import { NowDetails, SnapshotDetails } from './snapshot-details.tsx';
 import type { SnapshotList } from './snapshot-list.ts';
 import type { PageSnapshot } from '../late-messages.ts';
 import type { Entry, Restored } from '../../protocol/snapshot-tree.ts';
-import { factsOf, titleOf } from './snapshot-labels.ts';
+import { authorOf, factsOf, titleOf } from './snapshot-labels.ts';
 
 interface Props {
   readonly model: LateModel;
@@ -56,7 +56,13 @@ export function SnapshotRow(props: Props) {
       {entry.kind === 'origin' && <Origin entry={entry} tabIndex={tabIndex} onOpen={open} />}
       {entry.kind === 'snapshot' && (
         <div class="what">
-          <button class="row-title" tabIndex={tabIndex} aria-expanded={isSelected} onClick={onSelect}>
+          <button
+            class="row-title"
+            tabIndex={tabIndex}
+            aria-expanded={isSelected}
+            title={authorOf(entry.snapshot)}
+            onClick={onSelect}
+          >
             {isPinned && (
               <>
                 <Icon name="pinned" /> <span class="hidden">Pinned:</span>

@@ -5,10 +5,9 @@ import { afterEach, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import type { Attachment } from '../../../protocol/attachments.ts';
 import { png } from '../../fixtures/images.ts';
-import { editorPaths } from '../harness/editor-paths.ts';
 import { NEXT_TURN, page, prompt, running, state } from './conversations.ts';
 import { giveFile } from './given-files.ts';
-import { PageHarness } from './page-harness.ts';
+import { harness, open, picture as shot } from './opened-page.ts';
 
 const PICTURE = png(300, 200);
 const SHA = 'ab'.repeat(32);
@@ -27,15 +26,6 @@ const drawn = {
   picture: () => ({ mediaType: 'image/png', width: 300, height: 200, bytes: PICTURE.toString('base64') }),
 };
 
-let harness: PageHarness;
-async function open(options: Partial<Parameters<typeof PageHarness.open>[0]> = {}): Promise<PageHarness> {
-  harness = await PageHarness.open({ chromium: editorPaths().chromium, ...options });
-  return harness;
-}
-async function shot(name: string): Promise<void> {
-  await harness.drawn();
-  await harness.page.screenshot({ path: join(editorPaths().screenshots, `session-page-${name}.png`) });
-}
 afterEach(() => harness.closeWithoutFaults());
 
 const UploadSchema = z.object({

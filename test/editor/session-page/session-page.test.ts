@@ -463,7 +463,12 @@ describe('the manifest and the policy', () => {
       width,
       answers: { record: () => RECORD, manifests: () => ({ manifests: KEPT }), manifest: () => EARLIER },
     });
-    await harness.send('state', state({ session: session({ lastSeq: 40, workspaceBytes: 2048 }) }));
+    const origin = { kind: 'fork' as const, snapshotId: SNAPSHOT };
+    const forked = { lineage: 'ses-bbbbbbbbbbbbbbbb', origin, author: 'ada <b>' };
+    await harness.send(
+      'state',
+      state({ session: session({ lastSeq: 40, workspaceBytes: 2048, ...forked }) }),
+    );
     await harness.send('begin', page(RICH));
     await view.getByRole('tab', { name: 'Manifest' }).click();
     await view.getByRole('row', { name: 'registry.npmjs.org yes holdfast.yaml' }).waitFor();
@@ -476,6 +481,9 @@ describe('the manifest and the policy', () => {
         name: 'registry.npmjs.org:443 1 allowed, 0 denied, 0 failed 1204 allowed, 3 denied, 0 failed',
       })
       .waitFor();
+    await view.getByText(' by ada <b>').waitFor();
+    await view.getByText(`as a fork of snapshot ${SNAPSHOT}`).waitFor();
+    await view.getByText('ses-bbbbbbbbbbbbbbbb').waitFor();
     const kept = view.getByRole('table', { name: 'Layers of the session' });
     await kept.getByRole('row', { name: 'workspace 2 KB the session is deleted' }).waitFor();
     await kept.getByRole('row', { name: '6 snapshots 1.3 MB thinned out with age' }).waitFor();

@@ -1,12 +1,9 @@
-import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { PageChanges, PageSnapshot, SnapshotPage } from '../../../webview/late-messages.ts';
-import { editorPaths } from '../harness/editor-paths.ts';
 import { RICH, TURN, page, state } from './conversations.ts';
 import { HOSTILE_TEXTS } from './hostile-texts.ts';
-import { PageHarness } from './page-harness.ts';
-
-let harness: PageHarness;
+import { harness, open as openPage, picture } from './opened-page.ts';
+import type { PageHarness } from './page-harness.ts';
 
 afterEach(() => harness.closeWithoutFaults());
 
@@ -19,6 +16,7 @@ const snapshot = (n: number, more: Partial<PageSnapshot> = {}): PageSnapshot => 
   ...{ id: id(n), createdAt: time(n), reason: 'before-turn', label: null, pinned: false, eventSeq: 10 * n },
   ...{ files: 24, bytes: 81_920, changedFiles: n, newBytes: 2048, duringTurn: false, missing: 0 },
   turn: { id: TURN, prompt: `Do number ${n}` },
+  author: 'supervisor',
   ...more,
 });
 
@@ -29,7 +27,7 @@ const ORIGIN = 'ses-cccccccccccccccc';
 /** A fork, whose third snapshot was left by a restore of the first, and from which another session was forked. */
 const BRANCHED: SnapshotPage = {
   snapshots: [
-    snapshot(6, { reason: 'agent', turn: null, label: 'before the upgrade' }),
+    snapshot(6, { reason: 'agent', author: 'agent', turn: null, label: 'before the upgrade' }),
     snapshot(5, { reason: 'manual', turn: null, label: 'all tests pass', pinned: true }),
     snapshot(4, { reason: 'before-restore', turn: null }),
     snapshot(3),
@@ -66,8 +64,7 @@ type Options = Partial<Parameters<typeof PageHarness.open>[0]> & { list?: Snapsh
 async function open({ list = BRANCHED, answers = {}, ...options }: Options = {}): Promise<
   PageHarness['page']
 > {
-  harness = await PageHarness.open({
-    chromium: editorPaths().chromium,
+  await openPage({
     answers: { snapshots: () => list, changes: () => CHANGES, ...answers },
     ...options,
   });
@@ -75,11 +72,6 @@ async function open({ list = BRANCHED, answers = {}, ...options }: Options = {})
   await harness.send('begin', page(RICH));
   await harness.page.getByRole('tab', { name: 'Snapshots' }).click();
   return harness.page;
-}
-
-async function picture(name: string): Promise<void> {
-  await harness.drawn();
-  await harness.page.screenshot({ path: join(editorPaths().screenshots, `session-page-${name}.png`) });
 }
 
 /** What the page asked the extension for, without what it asks by itself. */
@@ -116,6 +108,9 @@ describe('the graph of snapshots', () => {
     ]);
     await view.getByText('6 snapshots · 1.3 MB on disk').waitFor();
     await row('all tests pass').getByText('Goes on from “The CSV parser').waitFor();
+    expect(await view.getByRole('button', { name: 'before the upgrade' }).getAttribute('title')).toBe(
+      'By the agent',
+    );
     await row('before the upgrade').getByText('Created by the agent · 6 changed files · +2 KB').waitFor();
     // The line that a restore left is a lane of its own, and so is the fork: both end in what they began with.
     const joining = view.locator('li', { hasText: 'The CSV parser loses' }).locator('.lanes path');
@@ -123,6 +118,7 @@ describe('the graph of snapshots', () => {
     await picture(`snapshots-${theme}-${width}`);
     await view.getByRole('button', { name: 'Do number 3' }).click();
     await view.getByRole('list', { name: 'Files that differ' }).getByText('src/flush.ts').waitFor();
+    await view.locator('.snapshot-details').getByText(`By Holdfast · ${TURN}: Do number 3`).waitFor();
     await picture(`snapshot-selected-${theme}-${width}`);
     expect(await view.evaluate('document.documentElement.scrollWidth')).toBe(width);
   });

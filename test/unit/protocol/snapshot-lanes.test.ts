@@ -116,6 +116,7 @@ describe('what a snapshot follows', () => {
   const snapshot = (id: string, eventSeq: number, more: Partial<PageSnapshot> = {}): PageSnapshot => ({
     ...{ id, eventSeq, createdAt: time(eventSeq), reason: 'before-turn', label: null, pinned: false },
     ...{ files: 1, bytes: 1, changedFiles: 1, newBytes: 1, turn: null, duringTurn: false, missing: 0 },
+    author: null,
     ...more,
   });
   const restore = (seq: number, snapshotId: string, path: string | null = null) => ({
