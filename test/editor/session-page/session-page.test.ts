@@ -683,5 +683,6 @@ test('the bundle is small, and its late part is small', async () => {
   await open();
   const sizeOf = (name: string): number => statSync(join(editorPaths().root, 'dist/webview', name)).size;
   expect(sizeOf('session-page.js')).toBeLessThanOrEqual(350 * 1024);
-  expect(sizeOf('session-page-late.js')).toBeLessThanOrEqual(30 * 1024);
+  // Where sessions and snapshots come from is 1 KB of it.
+  expect(sizeOf('session-page-late.js')).toBeLessThanOrEqual(31 * 1024);
 });

@@ -10,7 +10,10 @@ const DIST = join(import.meta.dirname, '../../../dist');
  * what turns changed and why snapshots are created 7 KB.
  */
 const MOST_BYTES = 1030 * 1024;
-/** The marks of the Explorer, of which VS Code asks at once in the window of a session, are 4 KB of it, what turns changed 1 KB. */
+/**
+ * The marks of the Explorer, of which VS Code asks at once in the window of a session, are 4 KB of it. What turns
+ * changed and the tooltips of sessions are 1 KB each.
+ */
 const MOST_AT_ONCE = 203 * 1024;
 
 test('the bundles of the extension are small', () => {
