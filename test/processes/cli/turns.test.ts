@@ -388,7 +388,7 @@ describe('turn wait', () => {
     });
     expect(code).toBe(1);
     expect(stderr).toMatch(
-      /^error timeout: .* has not ended; the wait timed out after 50 ms; it continues; wait again with: holdfast turn wait/,
+      /^error timeout: .* has not ended; the wait timed out after 50 ms; it continues; wait again with `holdfast turn wait turn-[a-z2-7]+`/,
     );
     expect(supervisor.requestedMethods()).not.toContain('turn/cancel');
   });

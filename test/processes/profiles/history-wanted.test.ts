@@ -23,7 +23,7 @@ test('a supervisor that asks for a history which the profile does not name gets 
   const trees: unknown[] = [];
   const call = (method: string, params: { readonly tree?: string }): Promise<unknown> => {
     if (method === 'profile/deploy/begin')
-      return Promise.resolve({ upload: 'upl', history: true, result: null });
+      return Promise.resolve({ upload: 'upl', history: true, destinations: [], result: null });
     if (params.tree !== undefined) trees.push(params.tree);
     return Promise.resolve({});
   };
