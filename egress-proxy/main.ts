@@ -39,6 +39,8 @@ function listen(path: string): void {
 }
 
 function serveCarrier(): void {
+  // `pipe` reads process.stdout, and to create that one fails while the carrier waits to write. What is logged is no frame.
+  Object.defineProperty(process, 'stdout', { get: () => process.stderr });
   // Node's own stdout writes to a pipe synchronously: a full one would stop the process.
   const readable = new Socket({ fd: 0, readable: true, writable: false });
   const writable = new Socket({ fd: 1, readable: false, writable: true });
