@@ -21,9 +21,15 @@ export function join(tunnel: Tunnel, upstream: Socket): void {
     if (!upstream.readableEnded || !tunnel.writableFinished) tunnel.destroy();
   });
   tunnel.on('close', () => {
-    if (!upstream.destroyed && !(upstream.readableEnded && upstream.writableFinished))
-      upstream.resetAndDestroy();
+    if (!upstream.destroyed && !(upstream.readableEnded && upstream.writableFinished)) reset(upstream);
   });
+}
+
+/** Breaks the connection. Node cannot reset one whose end is on its way, and would keep its descriptor for ever. */
+function reset(upstream: Socket): void {
+  const isEnding = upstream.writableEnded && upstream.writableLength === 0 && !upstream.writableFinished;
+  if (isEnding) upstream.destroy();
+  else upstream.resetAndDestroy();
 }
 
 /** Carries the bytes of a server to the process that reads its answer, and back. */
@@ -35,8 +41,7 @@ export function couple(upstream: Socket, readBuffer: ReadBuffer, channel: Messag
     if (!upstream.readableEnded) channel.destroy();
   });
   channel.once('close', () => {
-    if (!upstream.destroyed && !(upstream.readableEnded && upstream.writableFinished))
-      upstream.resetAndDestroy();
+    if (!upstream.destroyed && !(upstream.readableEnded && upstream.writableFinished)) reset(upstream);
   });
   readBuffer.pipeIntoChannel(channel, upstream);
   channel.pipe(upstream);
