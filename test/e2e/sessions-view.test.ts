@@ -75,6 +75,7 @@ test('what can be done with a session fits its state', () =>
       'Open Session Page',
       'Open Workspace',
       'Show History',
+      'See Changes',
       'Review Changes',
       'Hand Off…',
       'Show Manifest',
