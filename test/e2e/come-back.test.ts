@@ -59,9 +59,9 @@ test('a person makes a session, works, stops it, and finds everything again', as
       await person.screenshotInBothThemes('workspace', 220);
       await person.clearToasts();
 
-      // What the turn did is compared with what was before it, and taken back.
+      // What the turn did is compared with what was before it, after the first turn, and taken back.
       await person.runCommand('Agent: Restore Snapshot');
-      await person.pickItem(/^Before/);
+      await person.pickItem(/^After/, 1);
       await person.page.locator('.monaco-dialog-box', { hasText: '1 changed' }).waitFor();
       await person.screenshot('restore-dark');
       await person.page.locator('.monaco-dialog-box .monaco-button', { hasText: 'Compare' }).click();
@@ -70,7 +70,7 @@ test('a person makes a session, works, stops it, and finds everything again', as
       await person.runCommand('View: Close All Editors');
       // A comparison has what was before on the left.
       await person.runCommand('Agent: Compare Snapshots');
-      await person.pickItem(/^Before/);
+      await person.pickItem(/^After/, 1);
       await person.pickItem(/^Now/);
       const side = (name: string) => person.page.locator(`.multiDiffEntry .editor.${name} .view-line`);
       await side('original').filter({ hasText: '1' }).first().waitFor();
@@ -78,7 +78,7 @@ test('a person makes a session, works, stops it, and finds everything again', as
       await person.screenshot('turn-diff-dark');
       await person.runCommand('View: Close All Editors');
       await person.runCommand('Agent: Restore Snapshot');
-      await person.pickItem(/^Before/);
+      await person.pickItem(/^After/, 1);
       await person.page.locator('.monaco-dialog-box .monaco-button', { hasText: 'Restore' }).click();
       await person.toast('was restored').first().waitFor();
       await person.explorerRow('count').first().dblclick();

@@ -119,9 +119,9 @@ export class User {
     }
   }
 
-  /** Picks an entry of the open quick pick. */
-  async pickItem(text: string | RegExp): Promise<void> {
-    await this.#row(text).first().click();
+  /** Picks an entry of the open quick pick: the first that fits, or the one after `skipped` others. */
+  async pickItem(text: string | RegExp, skipped = 0): Promise<void> {
+    await this.#row(text).nth(skipped).click();
   }
 
   /** Enters text into the open input box, once the list before it has closed. */
