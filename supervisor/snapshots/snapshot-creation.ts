@@ -5,6 +5,7 @@ import { failpoint } from '../base/failpoints.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { Ids } from '../base/ids.ts';
 import { KeyedMutex } from '../base/keyed-mutex.ts';
+import { raceAbort } from '../base/race-abort.ts';
 import type { SessionRecords } from '../history/session-records.ts';
 import type { Database } from '../store/database.ts';
 import type { Home } from '../store/home.ts';
@@ -97,7 +98,10 @@ export class SnapshotCreation {
     for (const controller of this.#scans.get(sessionId) ?? []) controller.abort(why);
   }
 
-  /** Runs `act` under the scan lock with a signal that `interrupt` aborts as well. */
+  /**
+   * Runs `act` under the scan lock with a signal that `interrupt` aborts as well. Whoever aborts while it waits for the lock
+   * gets the answer at once: the scan that holds it can take minutes.
+   */
   async #interruptible<T>(
     sessionId: string,
     { signal, needsSidecar = false }: Options,
@@ -109,8 +113,10 @@ export class SnapshotCreation {
     scans.add(controller);
     const combined = signal === undefined ? controller.signal : AbortSignal.any([controller.signal, signal]);
     const { access } = this.#options;
+    const begun = Promise.withResolvers<true>();
     try {
-      return await this.withScanLock(sessionId, async () => {
+      const done = this.withScanLock(sessionId, async () => {
+        begun.resolve(true);
         combined.throwIfAborted();
         const release = access.acquireLease(sessionId);
         try {
@@ -121,6 +127,10 @@ export class SnapshotCreation {
           release();
         }
       });
+      // Nobody waits for it any more where it was aborted before it began.
+      done.catch(() => undefined);
+      if ((await raceAbort(begun.promise, combined)) === null) combined.throwIfAborted();
+      return await done;
     } catch (error) {
       if (controller.signal.aborted) throw controller.signal.reason;
       throw error;

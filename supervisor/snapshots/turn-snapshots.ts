@@ -4,6 +4,7 @@ import type { Progress } from '../../protocol/wire/shapes.ts';
 import type { Log } from '../base/log.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { ChangeNotifier } from '../base/change-notifier.ts';
+import { raceAbort } from '../base/race-abort.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
 import type { Turns } from '../store/turns.ts';
@@ -268,17 +269,4 @@ const CANCELLED = { code: 'cancelled', why: 'The turn was cancelled' };
 /** Whether the supervisor is shutting down. The next one then records the outcome. */
 function isShutdown({ reason }: AbortSignal): boolean {
   return reason instanceof HoldfastError && reason.code === 'shutting_down';
-}
-
-/** The result of `work`, or null when `signal` aborts first. */
-async function raceAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T | null> {
-  if (signal.aborted) return null;
-  const aborted = Promise.withResolvers<null>();
-  const stop = (): void => aborted.resolve(null);
-  signal.addEventListener('abort', stop, { once: true });
-  try {
-    return await Promise.race([work, aborted.promise]);
-  } finally {
-    signal.removeEventListener('abort', stop);
-  }
 }

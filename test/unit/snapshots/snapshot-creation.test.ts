@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { OBJECT_KINDS, parseHash } from '../../../snapshot-format/objects.ts';
+import type { SnapshotCreation } from '../../../supervisor/snapshots/snapshot-creation.ts';
 import { blobOf, objectsOf } from '../../fixtures/snapshots/small-tree.ts';
 import { snapshotFixture, SESSION } from '../../fixtures/snapshots/snapshot-fixture.ts';
 
@@ -148,4 +149,29 @@ test('the current tree can be read during the call and is not a snapshot', async
     return (await store.read(blobOf('only now'), OBJECT_KINDS.blob)).toString();
   });
   expect([text, snapshots.count(SESSION)]).toEqual(['only now', 0]);
+});
+
+test.each([
+  ['its own signal', (own: AbortController) => own.abort(new HoldfastError('cancelled', 'Cancelled'))],
+  [
+    'an interrupt',
+    (_own: AbortController, creation: SnapshotCreation) =>
+      creation.interrupt(SESSION, new HoldfastError('cancelled', 'Cancelled')),
+  ],
+])('a snapshot that waits behind a scan is given up at once by %s', async (_name, giveUp) => {
+  const { sidecar, take, snapshotCreation, snapshots } = snapshotFixture();
+  sidecar.tree = { a: 'one' };
+  const held = Promise.withResolvers<undefined>();
+  const scan = snapshotCreation.withScanLock(SESSION, () => held.promise);
+  const own = new AbortController();
+  const waiting = take({ signal: own.signal });
+  const rejected = expect(waiting).rejects.toMatchObject({ code: 'cancelled' });
+  giveUp(own, snapshotCreation);
+  // The lock is still held.
+  await rejected;
+  const next = take();
+  held.resolve(undefined);
+  await scan;
+  expect((await next).created).toBe(true);
+  expect([sidecar.scans.length, snapshots.count(SESSION)]).toEqual([1, 1]);
 });
