@@ -44,7 +44,11 @@ export function statesOf(session: SessionRow, options: SessionStatesOptions): Se
       return after === null ? [] : [[after, id] as const];
     }),
   );
-  const states = rows.map((row) => stateOf(row, row.eventSeq, endOf.get(row.id)));
+  const states = rows.map((row) => {
+    // The snapshot before the next turn can show what a person changed after this one too.
+    const end = row.reason === 'before-turn' ? null : endOf.get(row.id);
+    return stateOf(row, row.eventSeq, end);
+  });
   const events = database.all(SPANS, session.id).map((row) => parseRow(SpanRowSchema, 'events', row));
   const forkedAt = events.findLast(({ type }) => type === 'session.forked')?.seq ?? 0;
   const origin = session.origin === null ? null : snapshots.get(session.origin);

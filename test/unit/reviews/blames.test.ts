@@ -114,6 +114,20 @@ describe('the origin of lines', () => {
     expect(await origins()).toEqual(['start', 'turn0', 'person']);
   });
 
+  test('is perhaps the turn where the next one waited already: a person can have changed files before its snapshot', async () => {
+    const { write, start, end, storeChanges, turns, origins } = fixture();
+    write({ a: lines('first') });
+    await start(0);
+    turns.update(turnId(0), { status: 'running', startedAt: 1 });
+    write({ a: lines('first', 'of the turn') });
+    end(0);
+    const stored = storeChanges(0);
+    write({ a: lines('first', 'of the turn', 'of the person') });
+    await start(1);
+    expect(await stored).toMatchObject({ state: 'known', lines: { added: 2, removed: 0 } });
+    expect(await origins()).toEqual(['start', 'turn0?', 'turn0?']);
+  });
+
   test('is unknown between two snapshots where the one between them was thinned out', async () => {
     const at = fixture();
     at.write({ a: lines('one') });
