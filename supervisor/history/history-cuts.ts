@@ -40,6 +40,8 @@ export interface HistoryCutsOptions {
 /** Removes the events after `from` up to `seq`. `isNoted`: the history says so; the first and the last step are enough. */
 interface Step {
   readonly from: number;
+  /** The contents last named after it: 0 in the first step, for what only events named that an earlier cut kept. */
+  readonly contentsFrom: number;
   readonly seq: number;
   readonly isNoted: boolean;
 }
@@ -135,7 +137,10 @@ export class HistoryCuts {
       const step = (): void => {
         files = this.#removeStep(
           session.id,
-          { from, seq, isNoted: from === start || seq === plan.seq },
+          {
+            ...{ from, seq, contentsFrom: from === start ? 0 : from },
+            isNoted: from === start || seq === plan.seq,
+          },
           plan,
           state,
         );
@@ -155,7 +160,7 @@ export class HistoryCuts {
   /** Returns the files that have bytes without a content then. */
   #removeStep(
     sessionId: string,
-    { from, seq, isNoted }: Step,
+    { from, contentsFrom, seq, isNoted }: Step,
     plan: CutPlan,
     state: NonNullable<ReturnType<Replay['state']>>,
   ): string[] {
@@ -169,7 +174,7 @@ export class HistoryCuts {
       const kept = plan.kept.filter((one) => one <= seq);
       const removed = removedBefore + events.cut(sessionId, seq, kept);
       const keyId = checkpoints.save(sessionId, { seq, hash: last.hash }, removed, state);
-      const files = contents.removeNamed(sessionId, plan.contentsBetween(from, seq), now());
+      const files = contents.removeNamed(sessionId, plan.contentsBetween(contentsFrom, seq), now());
       // A result is in the row of its turn too.
       database.run(
         'UPDATE turns SET output = NULL WHERE sessionId = ? AND id IN (SELECT value FROM json_each(?))',

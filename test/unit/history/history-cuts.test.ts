@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import type { SessionEvent } from '../../../protocol/entities.ts';
@@ -230,6 +231,22 @@ describe('a cut', () => {
     // A cut that would only remove what says that there was one does nothing.
     expect(await keep(1)).toMatchObject({ events: 0 });
     expect(types()).toEqual(left);
+  });
+
+  test('removes what an earlier cut kept and nothing needs any more', async () => {
+    const { remember, turn, append, keep, contents, types } = given();
+    const last: EventEntry = { type: 'workspace.measured', data: { bytes: 1 } };
+    remember(1, 'use tabs');
+    turn(0, 'one', 'x');
+    append(last);
+    await keep(1);
+    expect(types()).toEqual(['session.created', 'memory.changed', last.type, 'history.cut']);
+    remember(2, 'use spaces');
+    turn(1, 'two', 'y');
+    append(last);
+    expect(await keep(1)).toMatchObject({ contents: 3 });
+    const has = (text: string) => contents.find(SESSION, hash('sha256', text)) !== null;
+    expect({ tabs: has('use tabs'), spaces: has('use spaces') }).toEqual({ tabs: false, spaces: true });
   });
 
   test('by a time ends at the first event that is not older', async () => {
