@@ -261,7 +261,11 @@ export class Contents {
       for (const name of this.#artifacts.names(sessionId)) {
         // Earlier versions stored a whole stream in a file.
         const isOld =
-          this.#database.get('SELECT 1 FROM turn_pieces WHERE artifact = ? LIMIT 1', name) !== undefined;
+          this.#database.get(
+            'SELECT 1 FROM turn_pieces JOIN turns ON id = turnId WHERE artifact = ? AND sessionId = ? LIMIT 1',
+            name,
+            sessionId,
+          ) !== undefined;
         const end = this.#endOf(sessionId, name) ?? 0;
         if (isOld || this.#artifacts.size(sessionId, name) <= end) continue;
         this.#artifacts.truncate(sessionId, name, end);

@@ -11,6 +11,8 @@ export interface CutRequestFacts {
   readonly before: number | null;
   readonly keep: number | null;
   readonly isSnapshotKept: (id: string) => boolean;
+  /** The prompt of a turn of an earlier version, whose event does not name it. */
+  readonly promptOf: (turnId: string) => string | null;
 }
 
 /** A turn, from its first event to its last; `to` is Infinity while it waits or runs. */
@@ -44,7 +46,7 @@ interface CutPlanFacts {
  */
 export async function planCut(
   events: AsyncIterable<SessionEvent>,
-  { start, head, before, keep, isSnapshotKept }: CutRequestFacts,
+  { start, head, before, keep, isSnapshotKept, promptOf }: CutRequestFacts,
 ): Promise<CutPlan> {
   const most = Math.min(head - (keep ?? 1), head - 1);
   const kept = new KeptEvents(isSnapshotKept);
@@ -68,7 +70,7 @@ export async function planCut(
       if (event.type === 'history.cut') cuts.push(seq);
     }
     if (entry === null) continue;
-    for (const { sha256 } of contentsOf(entry))
+    for (const sha256 of namedBy(entry, promptOf))
       if (isBefore || contents.has(sha256)) contents.set(sha256, seq);
     noteTurn(spans, event, entry.type);
   }
@@ -169,6 +171,12 @@ function parsed(event: SessionEvent): EventEntry | null {
       cause,
     });
   }
+}
+
+function namedBy(entry: EventEntry, promptOf: CutRequestFacts['promptOf']): string[] {
+  const isOld = entry.type === 'turn.queued' && entry.data.content === null;
+  const prompt = isOld ? promptOf(entry.data.turnId) : null;
+  return [...contentsOf(entry).map(({ sha256 }) => sha256), ...(prompt === null ? [] : [prompt])];
 }
 
 function noteTurn(spans: Map<string, Span>, { seq, data }: SessionEvent, type: string): void {

@@ -22,6 +22,8 @@ const PAGE = 1000;
 /** Events that one transaction removes, unless a turn has more: nothing else runs meanwhile. */
 const STEP_EVENTS = 1000;
 const StoredSchema = z.object({ cut: z.string() });
+const FileSchema = z.object({ artifact: z.string() });
+const PromptSchema = z.object({ prompt: z.string() });
 const BytesSchema = z.object({ bytes: count.nullable() });
 
 export interface HistoryCutsOptions {
@@ -90,6 +92,7 @@ export class HistoryCuts {
       before: request.before === undefined ? null : Date.parse(request.before),
       keep: request.keep ?? null,
       isSnapshotKept: (id) => snapshots.get(id) !== null,
+      promptOf: (turnId) => this.#promptOf(session.id, turnId),
     });
     const result = this.#describe(session.id, plan);
     if (request.dryRun === true) return result;
@@ -175,18 +178,39 @@ export class HistoryCuts {
       const removed = removedBefore + events.cut(sessionId, seq, kept);
       const keyId = checkpoints.save(sessionId, { seq, hash: last.hash }, removed, state);
       const files = contents.removeNamed(sessionId, plan.contentsBetween(contentsFrom, seq), now());
+      const turns = JSON.stringify(plan.turnsBetween(from, seq));
       // A result is in the row of its turn too.
       database.run(
         'UPDATE turns SET output = NULL WHERE sessionId = ? AND id IN (SELECT value FROM json_each(?))',
         sessionId,
-        JSON.stringify(plan.turnsBetween(from, seq)),
+        turns,
       );
+      files.push(...this.#removeOldPieces(sessionId, turns));
       const data = { seq, removed, kept: kept.length, keyId };
       if (isNoted) events.append(sessionId, [{ type: 'history.cut', data, at: now() }]);
       // Not awaited, because a transaction is synchronous; a kill happens inside the call.
       void failpoint('cut.during-step');
       return files;
     });
+  }
+
+  /** Output that earlier versions stored in events or in a file for each stream. Returns those files. */
+  #removeOldPieces(sessionId: string, turns: string): string[] {
+    const { database } = this.#options;
+    const old = `FROM turn_pieces WHERE sha256 IS NULL AND turnId IN
+      (SELECT id FROM turns WHERE sessionId = ? AND id IN (SELECT value FROM json_each(?)))`;
+    const rows = database.all(`SELECT DISTINCT artifact ${old} AND artifact IS NOT NULL`, sessionId, turns);
+    database.run(`DELETE ${old}`, sessionId, turns);
+    return rows.map((row) => parseRow(FileSchema, 'turn_pieces', row).artifact);
+  }
+
+  #promptOf(sessionId: string, turnId: string): string | null {
+    const row = this.#options.database.get(
+      "SELECT inputSha256 AS prompt FROM turns WHERE sessionId = ? AND id = ? AND inputSha256 <> ''",
+      sessionId,
+      turnId,
+    );
+    return parseRow(PromptSchema.optional(), 'turns', row)?.prompt ?? null;
   }
 
   *#newer(sessionId: string, after: number): Generator<SessionEvent> {

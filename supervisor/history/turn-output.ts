@@ -97,6 +97,11 @@ export class TurnOutput {
       MAX_READ_PIECES,
     );
     const pieces = rows.map((row) => parseRow(PieceSchema, 'turn_pieces', row));
+    if (pieces.length === 0) {
+      throw new HoldfastError('not_found', `The output of ${turnId} was removed`, {
+        why: 'its events were removed by `history cut`',
+      });
+    }
     const last = pieces.at(-1);
     const isCut = last !== undefined && pieces.length === MAX_READ_PIECES;
     const end = isCut ? Math.min(limitEnd, last.start + last.bytes) : limitEnd;

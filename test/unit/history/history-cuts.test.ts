@@ -3,22 +3,27 @@ import { existsSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import type { SessionEvent } from '../../../protocol/entities.ts';
 import type { EventEntry } from '../../../protocol/events.ts';
+import { Artifacts } from '../../../supervisor/history/artifacts.ts';
 import { Checkpoints } from '../../../supervisor/history/checkpoints.ts';
 import { HistoryCuts } from '../../../supervisor/history/history-cuts.ts';
 import { verifyHistory } from '../../../supervisor/history/history-verification.ts';
 import { projectionMismatches, replay } from '../../../supervisor/history/projection.ts';
+import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
 import { openHostKey } from '../../../supervisor/manifests/host-key.ts';
 import { Operations } from '../../../supervisor/store/operations.ts';
 import { Snapshots } from '../../../supervisor/store/snapshots.ts';
+import { Turns } from '../../../supervisor/store/turns.ts';
 import { conversationObjects } from '../../fixtures/conversation/conversation-fixture.ts';
 import { RandomHistory } from '../../fixtures/conversation/random-history.ts';
 import { everything, randomRows } from '../../fixtures/history/random-rows.ts';
 import {
+  newTurn,
   rejectedError,
   sessionId,
   sessionRow,
   temporaryDatabase,
   temporaryHome,
+  thrownError,
   turnId,
 } from '../../fixtures/store/temporary-home.ts';
 import { seededRandom } from '../../fixtures/protocol/seeded-random.ts';
@@ -247,6 +252,57 @@ describe('a cut', () => {
     expect(await keep(1)).toMatchObject({ contents: 3 });
     const has = (text: string) => contents.find(SESSION, hash('sha256', text)) !== null;
     expect({ tabs: has('use tabs'), spaces: has('use spaces') }).toEqual({ tabs: false, spaces: true });
+  });
+
+  test('removes what earlier versions stored beside the events of a turn', async () => {
+    const { turn, append, keep, contents, database, events, home } = given();
+    const turns = new Turns(database);
+    const artifacts = new Artifacts(home);
+    const output = new TurnOutput(database, events, contents, artifacts);
+    const old = (n: number, prompt: string) => {
+      const ids = { turnId: turnId(n) };
+      turns.insert(newTurn(n, { status: 'succeeded', input: Buffer.from(prompt) }));
+      const data = {
+        ...ids,
+        kind: 'command',
+        inputBytes: prompt.length,
+        content: null,
+        timeoutMs: 1,
+      } as const;
+      append({ type: 'turn.queued', data });
+      artifacts.append(SESSION, `${turnId(n)}.stdout`, 0, Buffer.from('old output'));
+      database.run(
+        "INSERT INTO turn_pieces (turnId, stream, start, bytes, artifact) VALUES (?, 'stdout', 0, 10, ?)",
+        turnId(n),
+        `${turnId(n)}.stdout`,
+      );
+      database.run('UPDATE turns SET stdoutBytes = 10 WHERE id = ?', turnId(n));
+      append({
+        type: 'turn.ended',
+        data: {
+          ...{ ...ids, status: 'succeeded', exitCode: 0, error: null, content: null, outputArtifact: false },
+          ...{ turnMs: 1, workerStartMs: null, workerId: null, workerReused: null },
+        },
+      });
+    };
+    old(0, 'the quetzal');
+    old(1, 'again');
+    turn(2, 'again', 'x');
+    old(3, 'the tapir');
+    const has = (text: string) => contents.find(SESSION, hash('sha256', text)) !== null;
+    const read = (n: number) => output.read(turnId(n), 'stdout', 0, 10).toString();
+    const left = () => ({
+      prompts: ['the quetzal', 'again', 'the tapir'].filter(has),
+      files: artifacts.names(SESSION).filter((name) => name.endsWith('.stdout')),
+    });
+    expect(read(0)).toBe('old output');
+    // The prompt of the second turn is that of the third one, too.
+    expect(await keep(5)).toMatchObject({ turns: 2, contents: 1, bytes: 11 });
+    expect(left()).toEqual({ prompts: ['again', 'the tapir'], files: [`${turnId(3)}.stdout`] });
+    expect(thrownError(() => read(0))).toMatchObject({ code: 'not_found' });
+    expect(read(3)).toBe('old output');
+    await keep(1);
+    expect(left()).toEqual({ prompts: [], files: [] });
   });
 
   test('by a time ends at the first event that is not older', async () => {
