@@ -2,11 +2,10 @@ import { createHash } from 'node:crypto';
 import { pipeline, Readable } from 'node:stream';
 import { constants, createZstdCompress } from 'node:zlib';
 import { BUNDLE_TYPE } from '../../protocol/bundles.ts';
-import type { Content } from '../../protocol/contents.ts';
 import {
   contentOf,
   contentsOf,
-  type EventType,
+  type EventEntry,
   parseEvent,
   withoutPromptText,
 } from '../../protocol/events.ts';
@@ -167,16 +166,25 @@ export class BundleWriter {
     let bytes = 0;
     let contentsBytes = 0;
     let promptsBytes = 0;
-    if (lastSeq > BUNDLE_LIMITS.events) throw tooLarge('its history has too many events');
-    for await (const line of this.#lines(sessionId, lastSeq, slices, (content, type, isMain) => {
-      if (isMain && (type === 'turn.queued' || type === 'turn.edited' || type === 'turn.ended'))
-        promptsBytes += content.bytes;
+    let events = 0;
+    for await (const line of this.#lines(sessionId, lastSeq, slices, (entry) => {
+      // Not `lastSeq`: a cut leaves fewer events.
+      events += 1;
+      if (events > BUNDLE_LIMITS.events) throw tooLarge('its history has too many events');
+      const main = contentOf(entry);
+      if (
+        main &&
+        (entry.type === 'turn.queued' || entry.type === 'turn.edited' || entry.type === 'turn.ended')
+      )
+        promptsBytes += main.bytes;
       if (promptsBytes > BUNDLE_LIMITS.promptsBytes) throw tooLarge('its prompts and results are too large');
-      if (contents.has(content.sha256)) return;
-      contents.set(content.sha256, content.bytes);
-      contentsBytes += content.bytes;
-      if (content.bytes > BUNDLE_LIMITS.contentBytes || contentsBytes > BUNDLE_LIMITS.contentsBytes)
-        throw tooLarge('its outputs are too large');
+      for (const content of contentsOf(entry)) {
+        if (contents.has(content.sha256)) continue;
+        contents.set(content.sha256, content.bytes);
+        contentsBytes += content.bytes;
+        if (content.bytes > BUNDLE_LIMITS.contentBytes || contentsBytes > BUNDLE_LIMITS.contentsBytes)
+          throw tooLarge('its outputs are too large');
+      }
     })) {
       bytes += line.length;
       if (bytes > BUNDLE_LIMITS.eventsBytes) throw tooLarge('its history is too large');
@@ -190,7 +198,7 @@ export class BundleWriter {
     sessionId: string,
     lastSeq: number,
     slices: TimeSlice,
-    onContent: (content: Content, type: EventType, isMain: boolean) => void = () => undefined,
+    onEvent: (entry: EventEntry) => void = () => undefined,
   ): AsyncGenerator<Buffer> {
     for (let after = 0; after < lastSeq;) {
       const page = this.#options.events.read(sessionId, { after });
@@ -205,8 +213,7 @@ export class BundleWriter {
               why: `event ${seq} of its history was written by another version of Holdfast`,
             });
           }
-          const main = contentOf(parsed);
-          for (const content of contentsOf(parsed)) onContent(content, parsed.type, content === main);
+          onEvent(parsed);
           const kept = withoutPromptText(parsed.type, data);
           const event: BundleEvent = { seq, at: Date.parse(at), type: parsed.type, data: kept };
           const line = Buffer.from(JSON.stringify(event));

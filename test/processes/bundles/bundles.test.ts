@@ -247,6 +247,19 @@ test('the key is checked before anything but the first part is read', async () =
   expectNothingOf(other);
 });
 
+test('a history that was too long is exported after a cut', async () => {
+  const { at } = await made();
+  const id = 'ses-aaaaaaaaaaaaaaaa';
+  at.events.append(
+    id,
+    Array.from({ length: 20_001 }, () => ({ type: 'session.updated', data: { pinned: true } })),
+  );
+  await at.historyCuts.cut(at.sessions.find(id), { keep: 10 }, signal);
+  const other = bundleHome();
+  const { sessionId } = await imported(other, await exported(at, id), at.keyId());
+  expect(await other.events.verify(sessionId)).toMatchObject({ ok: true });
+});
+
 describe('what no import would take is not exported', () => {
   test.each<[string, (at: BundleHome, id: string) => void, RegExp]>([
     [
