@@ -34,12 +34,24 @@ export function copyEvents(
     // Where the copy begins, as its own events are counted. Some of those before may have stayed.
     if (type === 'history.cut') {
       const removedUpTo = Number(data['seq']);
-      changed['seq'] = Math.max(1, copied.filter((one) => one.seq <= removedUpTo).length);
+      changed['seq'] = Math.max(1, countUpTo(copied, removedUpTo));
     }
     // The event was validated when it was written; only ids and places differ.
     copied.push({ seq, entry: { type, data: changed, at: Date.parse(at) } as unknown as EventEntry });
   }
   return copied;
+}
+
+/** How many events, in the order of `seq`, are not later. A bundle may have thousands of cuts: it does not read them all. */
+function countUpTo(events: readonly CopiedEvent[], seq: number): number {
+  let low = 0;
+  let high = events.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((events[middle]?.seq ?? Infinity) <= seq) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 /** The contents that these events name. */
