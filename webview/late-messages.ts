@@ -112,7 +112,7 @@ const sides = z.object({ from: side, to: side });
 
 /** extension → page. */
 export const TO_LATE = {
-  /** Snapshots were created, deleted or restored, or differ otherwise. */
+  /** Snapshots were created, deleted, restored or forked, or differ otherwise. */
   snapshotsChanged: nothing,
 } as const satisfies MessageMap;
 export type ToLate = typeof TO_LATE;

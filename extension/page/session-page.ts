@@ -59,6 +59,8 @@ export class SessionPage implements Disposable {
   #counting: Promise<unknown> = Promise.resolve();
   /** The state as last sent, because a list changes for many reasons. */
   #sent = '';
+  /** The forks and origins that its graph of snapshots may name, as last seen. */
+  #relatives = '';
 
   constructor(options: SessionPageOptions) {
     this.#options = options;
@@ -66,7 +68,12 @@ export class SessionPage implements Disposable {
     const handlers = { ...this.#handlers, ...lateHandlers(connection, session) };
     this.#link = this.#owned.add(new WebviewLink(panel.webview, { ...REQUESTS, ...LATE_REQUESTS }, handlers));
     this.#owned.add(panel.onDidChangeViewState(() => this.#onVisibility()));
-    this.#owned.add(sessions.onDidChange(() => this.#showState()));
+    this.#owned.add(
+      sessions.onDidChange((all) => {
+        this.#showState();
+        this.#showRelatives(all);
+      }),
+    );
     this.#owned.add(connection.onDidChange(() => this.#showState()));
     this.#owned.onDispose(() => this.#stopFollowing());
     this.#showTitle();
@@ -170,6 +177,18 @@ export class SessionPage implements Disposable {
     if (text === this.#sent) return;
     this.#sent = text;
     this.#link.send('state', value);
+  }
+
+  /** A fork is an event of the new session: this one has none that says it. */
+  #showRelatives(all: readonly Session[]): void {
+    const lineage = this.session?.lineage ?? null;
+    const relatives = all
+      .filter((one) => lineage !== null && one.lineage === lineage)
+      .map(({ id, name }) => `${id} ${name}`)
+      .join('\n');
+    if (relatives === this.#relatives) return;
+    this.#relatives = relatives;
+    this.#link.send('snapshotsChanged', {});
   }
 
   #showTitle(): void {

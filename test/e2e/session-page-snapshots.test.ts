@@ -6,6 +6,7 @@ import { shellProject, writeProject } from '../setup/profiles.ts';
 import { User } from './harness/user.ts';
 
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
+const ListedSchema = z.object({ snapshots: z.array(z.object({ id: z.string() })) });
 const SEEN = { timeout: 30_000 };
 
 let home: TestHome;
@@ -79,6 +80,31 @@ test('a person compares two snapshots on the page, restores one, and forks anoth
       .toContain('another way');
     expect((await home.runOk(['workspace', 'cat', 'another way', '/workspace/word'])).trim()).toBe('three');
     expect(await word()).toBe('one');
+
+    // The graph has the fork while the window still asks where to open it.
+    const forked = page.getByRole('button', { name: 'another way' });
+    await person.quickInput('Open Workspace').waitFor();
+    await forked.waitFor();
+    await person.page.keyboard.press('Escape');
+    await person.quickInput('Open Workspace').waitFor({ state: 'hidden' });
+
+    // The page of the fork has what happened before it, and leads back.
+    await forked.click();
+    await page.getByRole('heading', { name: 'another way' }).waitFor();
+    await page.getByText('Forked from another session. What is above happened there.').waitFor();
+    await page.getByText('echo three >').first().waitFor();
+    await person.screenshot('session-page-fork-dark');
+    await page.getByRole('tab', { name: 'Snapshots' }).click();
+    await page.getByText('This session was forked from a snapshot of it').waitFor();
+    await page.getByRole('button', { name: 'notes', exact: true }).click();
+    await page.getByRole('heading', { name: 'notes' }).waitFor();
+
+    // A fork that somebody makes elsewhere appears by itself.
+    await page.getByRole('tab', { name: 'Snapshots' }).click();
+    await forked.waitFor();
+    const { snapshots } = ListedSchema.parse(await home.runJson(['snapshot', 'list', session]));
+    await home.runOk(['snapshot', 'fork', snapshots[0]?.id ?? '', '--name', 'from elsewhere']);
+    await page.getByRole('button', { name: 'from elsewhere' }).waitFor();
   }));
 
 /** The text of an entry of the list, which begins with a time. */

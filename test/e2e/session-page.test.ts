@@ -230,3 +230,49 @@ test('a session that waits is notified once, counted, and answered without its p
     await person.page.locator('.editor-actions [aria-label*="Open Session Page"]').first().click();
     await person.webview.getByText('after the death').first().waitFor();
   }));
+
+test('a question on the page is answered once: on the command line or on the page, whichever is first', () =>
+  person.screenshotOnFailure('session-page-answered-once', async () => {
+    await person.runCommand('View: Close All Editors');
+    await person.openSessionsView();
+    await person.chooseFromMenu(person.sessionRow('questions').first(), 'Open Session Page');
+    const page = person.webview;
+    await page.getByRole('heading', { name: 'questions' }).waitFor();
+    await person.clearToasts();
+    const question = (title: string) => page.getByRole('region', { name: `The agent asks: Run ${title}` });
+    const mark = (text: string) => page.locator('.mark', { hasText: text });
+    /** The id of the question, once the page shows it. */
+    const ask = async (title: string): Promise<string> => {
+      await home.runOk(['prompt', 'questions', `permission ${title}`, '--no-wait']);
+      await question(title).waitFor();
+      const { permissions } = WaitingSchema.parse(await home.runJson(['permission', 'list', 'questions']));
+      expect(permissions.map((one) => one.title)).toEqual([`Run ${title}`]);
+      return permissions[0]?.id ?? '';
+    };
+
+    const countAnswers = async (): Promise<number> => {
+      const asked = ['session', 'events', 'questions', '--type', 'permission.answered', '--json'];
+      return (await home.runOk(asked)).trim().split('\n').length;
+    };
+    const before = await countAnswers();
+
+    // The command line first: the page no longer asks, and says where the answer came from.
+    await home.runOk(['permission', 'answer', await ask('lint'), 'reject']);
+    await mark('Rejected: Run lint · on the command line').waitFor();
+    await question('lint').waitFor({ state: 'detached' });
+
+    // The page first: the command line fails, and says what the answer was and where it was given.
+    const id = await ask('format');
+    await question('format').getByRole('button', { name: 'Allow', exact: true }).click();
+    await mark('Allowed: Run format · in VS Code').waitFor();
+    const late = await home.run(['permission', 'answer', id, 'reject']);
+    expect(late.code).toBe(1);
+    expect(late.stderr).toContain(`error conflict: ${id} was answered before`);
+    expect(late.stderr).toMatch(/the answer was Allow\b.*, given in VS Code/);
+
+    // The agent heard each answer once, the one that counts.
+    await page.locator('.message', { hasText: '[lint: no]' }).waitFor();
+    await page.locator('.message', { hasText: '[format: once]' }).waitFor();
+    expect(await countAnswers()).toBe(before + 2);
+    expect(await page.getByRole('alert').count()).toBe(0);
+  }));

@@ -61,7 +61,7 @@ export function ChangeList({ model, from, to, snapshot, onShown }: Props) {
   return (
     <>
       <p class="quiet" role="status">
-        {totals}
+        {totals.charAt(0).toUpperCase() + totals.slice(1)}
         {caveat === null ? '' : `; ${caveat}`}
       </p>
       <ul class="changes" aria-label="Files that differ">

@@ -16,8 +16,8 @@ export function factsOf(snapshot: PageSnapshot): string {
   const why = titleOf(snapshot) === title ? null : title;
   return [
     by === 'supervisor' ? (why === null ? 'By Holdfast' : `${why}, by Holdfast`) : why,
-    changedFiles > 0 ? formatCount(changedFiles, 'changed file') : null,
-    `+${formatBytes(newBytes)}`,
+    changedFiles > 0 ? formatCount(changedFiles, 'changed file') : 'no changed files',
+    newBytes > 0 ? `+${formatBytes(newBytes)}` : null,
     duringTurn ? 'completed during the turn' : null,
     missing > 0 ? `${formatCount(missing, 'file')} missing` : null,
   ]

@@ -60,7 +60,7 @@ export function Snapshots({ model }: { readonly model: LateModel }) {
 
   if (list === null) return <NotReadYet why={why} again={readAgain} />;
   const create = (): void => void model.page.ask('command', { command: 'createSnapshot' });
-  if (list.snapshots.length === 0) {
+  if (list.snapshots.length === 0 && list.graph.origin === null) {
     return (
       <div class="timeline">
         <div class="empty">
