@@ -43,7 +43,9 @@ function partsToKnown(schema: z.core.$ZodType, value: unknown): unknown {
   if (schema instanceof z.ZodObject)
     return Object.fromEntries(
       Object.entries(value).map(([name, one]: [string, unknown]) => {
-        const shape = (schema.shape as Readonly<Record<string, z.core.$ZodType | undefined>>)[name];
+        const shapes = schema.shape as Readonly<Record<string, z.core.$ZodType>>;
+        // The other side chooses the name: `constructor` is no member of the schema.
+        const shape = Object.hasOwn(shapes, name) ? shapes[name] : undefined;
         return [name, shape === undefined ? one : toKnown(shape, one)];
       }),
     );

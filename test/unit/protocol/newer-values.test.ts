@@ -64,6 +64,13 @@ describe('what only a newer supervisor knows', () => {
     expect(errorFromWire('No', data)).toMatchObject({ code: 'internal', why: 'it is rare', next: 'dig' });
   });
 
+  test('is an error also where a member has a name that every object has', () => {
+    const hostile = { code: 'nope', constructor: 1, toString: 2, hasOwnProperty: 3 };
+    expect(errorFromWire('No', hostile)).toMatchObject({ code: 'internal', message: 'No' });
+    const own = JSON.parse('{"code":"nope","__proto__":{"why":1}}') as unknown;
+    expect(errorFromWire('No', own)).toMatchObject({ code: 'internal', message: 'No' });
+  });
+
   test('is the strictest of what is known where a person decides by it', () => {
     const { risks } = METHODS['review/files'].result.shape.files.element.shape;
     expect(parseNewer(risks, ['large', 'radioactive']).data).toEqual(['large', 'executes']);

@@ -99,6 +99,17 @@ function served(stream: Duplex, internal: unknown[]) {
   });
 }
 
+test('an error whose data has the names that every object has ends the connection alone', async () => {
+  const [near, far] = duplexPair();
+  const internal: unknown[] = [];
+  const peer = served(far, internal);
+  near.on('error', () => undefined).resume();
+  const data = { code: 'nope', constructor: 1, toString: 2 };
+  near.write(`${JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: 1, message: 'm', data } })}\n`);
+  expect(await peer.closed).toMatchObject({ code: 'internal', message: 'm' });
+  expect(internal).toEqual([]);
+});
+
 test(
   'for any input a peer responds to each request once or closes with a reason, and leaks nothing',
   { timeout: 600_000 },
