@@ -13,7 +13,7 @@ import { ContentSchema } from './contents.ts';
 import { EgressEventSchema, RuleScopeSchema } from './egress.ts';
 import { SessionIdSchema, SessionRefSchema, SnapshotIdSchema, TurnIdSchema } from './ids.ts';
 import { TimeSchema, TurnStatusSchema } from './entities.ts';
-import { readNewerAs } from './newer-values.ts';
+import { leaveOutNewer, readNewerAs } from './newer-values.ts';
 import { SnapshotReasonSchema } from './snapshots.ts';
 
 /**
@@ -262,10 +262,10 @@ export const CONVERSATION_METHODS = {
       limit: z.number().int().min(1).max(CONVERSATION_LIMITS.page.max).optional(),
     }),
     result: z.object({
-      items: z.array(ConversationItemSchema),
+      items: leaveOutNewer(z.array(ConversationItemSchema)),
       before: CursorSchema.nullable(),
       after: CursorSchema.nullable(),
-      queued: z.array(ConversationItemSchema),
+      queued: leaveOutNewer(z.array(ConversationItemSchema)),
       /** Items of the whole conversation, those in the queue included. */
       total: count,
       seq: count,
@@ -308,7 +308,7 @@ export const CONVERSATION_METHODS = {
         .optional(),
     }),
     result: z.object({
-      results: z.array(SearchResultSchema),
+      results: leaveOutNewer(z.array(SearchResultSchema)),
       cursor: z.string().nullable(),
       /** False while conversations from before this version are still being indexed. */
       complete: z.boolean(),
@@ -321,7 +321,11 @@ export const CONVERSATION_METHODS = {
 export const CONVERSATION_NOTIFICATIONS = {
   /** Items that are new or have changed, each replacing the one with the same id. All events up to `seq` are shown. */
   'conversation/changed': {
-    params: z.object({ subscription: z.string(), items: z.array(ConversationItemSchema), seq: count }),
+    params: z.object({
+      subscription: z.string(),
+      items: leaveOutNewer(z.array(ConversationItemSchema)),
+      seq: count,
+    }),
   },
   /**
    * Text of a message that is not stored yet. `offset`: bytes of the message before it. Text that follows it comes in

@@ -3,6 +3,7 @@ import { PermissionIdSchema } from './agent-events.ts';
 import { EngineStatusSchema, SessionSchema, TimeSchema, TurnStatusSchema } from './entities.ts';
 import { ProfileNameSchema } from './profile.ts';
 import { SessionIdSchema, TurnIdSchema } from './ids.ts';
+import { leaveOutNewer } from './newer-values.ts';
 
 /**
  * The feed of the host: everything that a list of sessions shows, and what a person is notified of. States (`session`,
@@ -88,7 +89,7 @@ export const HOST_NOTIFICATIONS = {
       isSnapshot: z.boolean(),
       /** False while further parts of a snapshot follow. */
       isComplete: z.boolean(),
-      changes: z.array(HostChangeSchema),
+      changes: leaveOutNewer(z.array(HostChangeSchema)),
     }),
   },
 } as const;

@@ -53,6 +53,7 @@ import {
 import { TERMINAL_METHODS } from './terminals.ts';
 import { WATCH_METHODS, WATCH_NOTIFICATIONS } from './watch.ts';
 import { AGENT_SETTING_METHODS } from './agent-settings.ts';
+import { leaveOutNewer } from './newer-values.ts';
 import { PERMISSION_METHODS } from './permissions.ts';
 import { PEER_NOTIFICATIONS } from './wire/peer-notifications.ts';
 
@@ -156,7 +157,7 @@ export const METHODS = {
   },
   'supervisor/doctor': {
     params: nothing,
-    result: z.object({ checks: z.array(CheckSchema) }),
+    result: z.object({ checks: leaveOutNewer(z.array(CheckSchema)) }),
     repeat: 'safe',
     whenDamaged: 'answers',
   },
@@ -191,7 +192,7 @@ export const METHODS = {
   },
   'profile/list': {
     params: nothing,
-    result: z.object({ profiles: z.array(ProfileSummarySchema) }),
+    result: z.object({ profiles: leaveOutNewer(z.array(ProfileSummarySchema)) }),
     repeat: 'safe',
     whenDamaged: 'refused',
   },
@@ -219,7 +220,7 @@ export const METHODS = {
       limit: z.number().int().min(1).max(1000).optional(),
       cursor: z.string().max(400).optional(),
     }),
-    result: z.object({ sessions: z.array(SessionSchema), nextCursor: z.string().nullable() }),
+    result: z.object({ sessions: leaveOutNewer(z.array(SessionSchema)), nextCursor: z.string().nullable() }),
     repeat: 'safe',
     whenDamaged: 'refused',
   },
@@ -289,7 +290,7 @@ export const METHODS = {
       limit: z.number().int().min(1).max(5000).optional(),
       type: z.string().max(64).optional(),
     }),
-    result: z.object({ events: z.array(EventSchema), lastSeq: z.number().int() }),
+    result: z.object({ events: leaveOutNewer(z.array(EventSchema)), lastSeq: z.number().int() }),
     repeat: 'safe',
     whenDamaged: 'refused',
   },

@@ -9,9 +9,21 @@ export function readNewerAs<S extends z.ZodType>(schema: S, readAs: (value: unkn
   return schema;
 }
 
+/** Lists whose entries stand alone. */
+const LISTINGS = z.registry<{ readonly leavesOut: true }>();
+
 /**
- * Parses what a newer version sent. What the schema does not know is read as `readNewerAs` says, else the entry of a list
- * that has it is left out. Fails where neither is possible.
+ * Entries of a newer version that the list does not accept are left out of it. Only for listings: never where an entry is
+ * named by its index, or where a person or a program acts on all of them.
+ */
+export function leaveOutNewer<S extends z.ZodArray>(schema: S): S {
+  LISTINGS.add(schema, { leavesOut: true });
+  return schema;
+}
+
+/**
+ * Parses what a newer version sent. What the schema does not know is read as `readNewerAs` says, else the entry of a
+ * listing that has it is left out (`leaveOutNewer`). Fails where neither is possible.
  */
 export function parseNewer<S extends z.ZodType>(
   schema: S,
@@ -37,7 +49,8 @@ function partsToKnown(schema: z.core.$ZodType, value: unknown): unknown {
   if (schema instanceof z.ZodArray) {
     if (!Array.isArray(value)) return value;
     const { element } = schema;
-    return value.map((one: unknown) => toKnown(element, one)).filter((one) => accepts(element, one));
+    const known = value.map((one: unknown) => toKnown(element, one));
+    return LISTINGS.has(schema) ? known.filter((one) => accepts(element, one)) : known;
   }
   if (typeof value !== 'object' || value === null) return value;
   if (schema instanceof z.ZodObject)

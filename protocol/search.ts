@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { SessionRefSchema } from './ids.ts';
+import { leaveOutNewer } from './newer-values.ts';
 import { WorkspacePathSchema } from './files.ts';
 
 export const SEARCH_LIMITS = {
@@ -139,5 +140,5 @@ export const SEARCH_METHODS = {
 /** supervisor → client. */
 export const SEARCH_NOTIFICATIONS = {
   /** `token` is that of the request. */
-  'files/found': { params: z.object({ token, lines: z.array(SearchLineSchema) }) },
+  'files/found': { params: z.object({ token, lines: leaveOutNewer(z.array(SearchLineSchema)) }) },
 } as const;

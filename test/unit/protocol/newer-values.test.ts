@@ -59,6 +59,42 @@ describe('what only a newer supervisor knows', () => {
     expect(changed.data?.changes).toEqual([profile]);
   });
 
+  test('is left out of pure listings, of checks as of events', () => {
+    const check = { name: 'docker', status: 'ok', found: 'It runs', next: null };
+    const checks = parseNewer(METHODS['supervisor/doctor'].result, { checks: [{ aura: 7 }, check] });
+    expect(checks.data?.checks).toMatchObject([{ name: 'docker' }]);
+    const listings: readonly (readonly [z.ZodType, string, object])[] = [
+      [METHODS['profile/list'].result, 'profiles', {}],
+      [METHODS['session/list'].result, 'sessions', { nextCursor: null }],
+      [METHODS['session/events'].result, 'events', { lastSeq: 1 }],
+      [METHODS['session/search'].result, 'results', { cursor: null, complete: true }],
+      [NOTIFICATIONS['files/found'].params, 'lines', { token: 't' }],
+    ];
+    for (const [schema, name, rest] of listings)
+      expect(parseNewer(schema, { ...rest, [name]: [{ of: 'Mars' }] }).data, name).toMatchObject({
+        [name]: [],
+      });
+  });
+
+  test('fails where others name the entries by index, or where all of them count', () => {
+    const from = null;
+    const start = { kind: 'start', isExact: true, turns: [], turnCount: 0, from, to: null };
+    const ranges = [{ start: 0, end: 1, origin: 1 }];
+    const blame = { path: 'a', version: 'v', lines: 1, ranges, nextLine: null };
+    const { result } = METHODS['review/blame'];
+    expect(parseNewer(result, { ...blame, origins: [start, start] }).success).toBe(true);
+    expect(parseNewer(result, { ...blame, origins: [{ ...start, kind: 'oracle' }, start] }).success).toBe(
+      false,
+    );
+    const { files } = METHODS['review/files'].result.shape;
+    const { entries } = METHODS['handoff/changes'].result.shape;
+    const { sizes } = METHODS['handoff/contents'].result.shape;
+    for (const schema of [files, entries, sizes]) {
+      expect(parseNewer(schema, []).success).toBe(true);
+      expect(parseNewer(schema, [{ kind: 'hologram', path: 'a' }]).success).toBe(false);
+    }
+  });
+
   test('is an error whose reason and advice stay', () => {
     const data = { code: 'out_of_unobtainium', why: 'it is rare', next: 'dig' };
     expect(errorFromWire('No', data)).toMatchObject({ code: 'internal', why: 'it is rare', next: 'dig' });
