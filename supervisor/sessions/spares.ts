@@ -92,13 +92,7 @@ export class Spares {
 
   /** Removes what an earlier supervisor, or an engine that went away, left. Errors: those of the engine; the next call tries again. */
   recover(): Promise<void> {
-    return this.#inTurn(async () => {
-      const { operations } = this.#options;
-      const left = operations
-        .pending()
-        .filter(({ kind, sessionId }) => kind === SPARE && !this.#ready.has(sessionId ?? ''));
-      for (const operation of left) await this.#remove(operation);
-    });
+    return this.#inTurn(() => this.#removeLeft());
   }
 
   /** A session of the profile was started: there may soon be another. */
@@ -149,9 +143,8 @@ export class Spares {
     this.#isClosed = true;
     for (const timer of [...this.#soon.values(), ...this.#timers.values()]) clearTimeout(timer);
     await this.#inTurn(async () => {
-      const all = [...this.#ready.values()].map(({ operation }) => operation);
-      const { operations } = this.#options;
-      await Promise.all(all.filter((one) => operations.isPending(one)).map((one) => this.#remove(one)));
+      // One that cannot be removed keeps none of the others.
+      await Promise.allSettled(this.#pending().map((one) => this.#remove(one)));
     });
   }
 
@@ -163,6 +156,8 @@ export class Spares {
       this.#removeLater(current.operation);
       return;
     }
+    // What could not be removed takes memory and disk too: until it is gone, no other is made.
+    await this.#removeLeft();
     const oldest = [...this.#ready.values()][0];
     if (oldest !== undefined && this.#ready.size >= MAX_SPARES) await this.#remove(oldest.operation);
     const { operation, row } = this.#begin(profile);
@@ -220,6 +215,16 @@ export class Spares {
         if (this.#options.operations.isPending(operation)) await this.#remove(operation);
       }),
     );
+  }
+
+  #pending(): Operation[] {
+    return this.#options.operations.pending().filter(({ kind }) => kind === SPARE);
+  }
+
+  /** Removes what is neither ready nor being made: an earlier removal of it failed. Only in turn. */
+  async #removeLeft(): Promise<void> {
+    for (const operation of this.#pending())
+      if (!this.#ready.has(operation.sessionId ?? '')) await this.#remove(operation);
   }
 
   /** Only a sidecar opens what a setup wrote. */

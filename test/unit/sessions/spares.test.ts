@@ -157,4 +157,35 @@ describe('what is made ahead for the next session', () => {
     await next.spares.recover();
     expect([next.engine.running.size, next.engine.filled.size, next.spares.has(id)]).toEqual([0, 0, false]);
   });
+
+  test('is removed with the next one where its removal failed, and counts until then', async () => {
+    const { operations, engine, spares, profile, started, background } = given();
+    for (const name of ['first', 'second']) {
+      profile(name);
+      await started(name);
+    }
+    profile('third');
+    engine.works = false;
+    // Three removals fail: both after ten minutes, and that of the first as the third is to be made.
+    await vi.advanceTimersByTimeAsync(10 * MINUTE);
+    await background.settled();
+    await started('third');
+    expect(operations.pending()).toHaveLength(2);
+    expect(engine.running.size).toBe(2);
+    engine.works = true;
+    await started('third');
+    const [left, ...more] = operations.pending();
+    expect([[...engine.running], [...engine.filled], more]).toEqual([
+      [left?.sessionId],
+      [left?.sessionId],
+      [],
+    ]);
+    engine.works = false;
+    await vi.advanceTimersByTimeAsync(10 * MINUTE);
+    await background.settled();
+    expect(operations.pending()).toHaveLength(1);
+    engine.works = true;
+    await spares.close();
+    expect([engine.running.size, engine.filled.size, operations.pending()]).toEqual([0, 0, []]);
+  });
 });
